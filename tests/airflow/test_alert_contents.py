@@ -19,7 +19,7 @@ from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.lag import Headroom
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
-from databus.observe.alerts.hysteresis import Patience
+from databus.observe.alerts.hysteresis import NotificationTiming
 from databus.observe.alerts.outbox import MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation, judge
 from databus.observe.clock import SystemClock
@@ -88,7 +88,7 @@ def told(book: MemoryBook, flow: str, observations: Iterable[Observation], known
     alerts: list[Alert] = []
     settings = Settings("test", "", "", runbooks_url="docs/runbooks")
     outbox = Outbox(flow, book, (Heard(name="a", alerts=alerts),), None, SystemClock(), settings)  # type: ignore[arg-type]
-    outbox.consider(observations, known, lambda _kind: Patience())
+    outbox.consider(observations, known, lambda _kind: NotificationTiming())
     return {f"{alert.kind}/{alert.subject}".rstrip("/"): alert for alert in alerts}
 
 

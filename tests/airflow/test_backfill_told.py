@@ -17,7 +17,7 @@ from databus.airflow.backfills.lineage import end_failed_backfill
 from databus.airflow.backfills.params import asked_of
 from databus.core.alerts.alert import AlertKind
 from databus.core.errors import BackfillFutureError
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from tests.airflow.test_backfill_dag import made
 
 PLAIN = Flow(
@@ -96,7 +96,7 @@ def test_a_failure_names_range_error_and_run() -> None:
     (seen,) = BackfillNotifier(FLOW).events({**context(DagRunType.BACKFILL), "exception": error})
     day, next_day = "2026-11-21T00:00:00+00:00", "2026-11-22T00:00:00+00:00"
     assert seen.key == f"failure/backfill missing {day} to {next_day}"
-    assert seen.verdict is Verdict.OVER
+    assert seen.verdict is RuleVerdict.OVER
     assert seen.summary == f"backfill (missing) from {day} to {next_day} failed: {error}"
     assert seen.range == f"[{day}, {next_day})"
     assert (seen.run_id, seen.run_url) == ("r1", "http://airflow/dags/orders_backfill/runs/r1")
@@ -106,7 +106,7 @@ def test_whichever_run_moves_the_range_ends_its_alert_and_no_other() -> None:
     (failed,) = BackfillNotifier(FLOW).events(context(DagRunType.BACKFILL))
     form = {"from": "2026-11-21", "to": "2026-11-22T01:00:00+01:00"}
     (done,) = BackfillNotifier(FLOW, None).events(context(DagRunType.MANUAL, form, "r2"))
-    assert (done.key, done.verdict) == (failed.key, Verdict.CLEAR)
+    assert (done.key, done.verdict) == (failed.key, RuleVerdict.CLEAR)
     (other,) = BackfillNotifier(FLOW, None).events(context(DagRunType.MANUAL, {**form, "to": "2026-11-23"}, "r3"))
     assert other.key != failed.key
 
@@ -133,7 +133,9 @@ def test_scheduled_looks_share_one_alert_which_a_skip_ends() -> None:
     (failed,) = BackfillNotifier(FLOW).events(scheduled)
     assert failed.summary.startswith("look at what is missing from 2026-11-21")
     (over,) = ScheduledLookNotifier(FLOW, None).events(scheduled)
-    assert (over.key, over.verdict) == (failed.key, Verdict.CLEAR) == ("failure/backfill scheduled", Verdict.CLEAR)
+    assert (
+        (over.key, over.verdict) == (failed.key, RuleVerdict.CLEAR) == ("failure/backfill scheduled", RuleVerdict.CLEAR)
+    )
     # The flow is paused: a backfill that was skipped has moved nothing.
     assert ScheduledLookNotifier(FLOW, None).events(context(DagRunType.BACKFILL)) == []
 

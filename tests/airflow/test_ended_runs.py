@@ -15,7 +15,7 @@ from databus.airflow import flow_dag
 from databus.airflow.notifiers import AlertNotifier
 from databus.airflow.runs.ended import ended
 from databus.core.alerts.alert import AlertKind
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation
 from databus.ops.health import alerts
 
@@ -112,14 +112,14 @@ def test_the_last_task_of_a_run_ends_its_deadline(
     called(task, callback, mode).notify({"ti": instance, "run_id": "r7"})
     of_run = [event for event in evaluated.events if event.kind is AlertKind.DEADLINE]
     said = [(event.subject, event.verdict, event.run_url) for event in of_run]
-    assert said == ([("r7", Verdict.CLEAR, "http://airflow/dags/orders/runs/r7")] if over else [])
+    assert said == ([("r7", RuleVerdict.CLEAR, "http://airflow/dags/orders/runs/r7")] if over else [])
     assert evaluated.ended.args == ("orders",)
 
 
 def test_a_triggerer_asks_nobody(evaluated: Evaluated) -> None:
     context = {"dag_run": {"dag_run_id": "r7", "dag_id": "orders"}}
     AlertNotifier(FLOW, "deadline")._tell(context, SimpleNamespace())  # type: ignore[arg-type]
-    assert [(event.subject, event.verdict) for event in evaluated.events] == [("r7", Verdict.OVER)]
+    assert [(event.subject, event.verdict) for event in evaluated.events] == [("r7", RuleVerdict.OVER)]
     assert evaluated.ended is None
 
 

@@ -15,20 +15,22 @@ from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConnectionMissingError, SourceAccessError, SourceUnavailableError
 from databus.ops.health import head
-from databus.ops.health.head import Place
+from databus.ops.health.head import FlowPosition
 
 POLL_S = 5.0
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)), sinks=(Noop(),))
 
 
-def place(committed: str, behind: int, *, running: bool = False) -> Place:
-    return Place("orders", committed, "a:9", behind, float(behind), running)
+def place(committed: str, behind: int, *, running: bool = False) -> FlowPosition:
+    return FlowPosition("orders", committed, "a:9", behind, float(behind), running)
 
 
-def fired(trigger: Any, seen: Sequence[Place | Exception], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def fired(
+    trigger: Any, seen: Sequence[FlowPosition | Exception], monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
     async def given(
         _flow: Flow, _poll_s: float, _patience: int | None, *, of_changes: bool = False
-    ) -> AsyncIterator[Place]:
+    ) -> AsyncIterator[FlowPosition]:
         assert of_changes == isinstance(again, triggers.ChangesTrigger)
         for one in seen:
             if isinstance(one, Exception):
@@ -81,7 +83,7 @@ def test_the_same_place_is_told_ever_later(monkeypatch: pytest.MonkeyPatch) -> N
     clock = 0.0
     monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
 
-    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+    async def given(*_: Any, **__: Any) -> AsyncIterator[FlowPosition]:
         nonlocal clock
         for second in range(0, 5400, 5):
             clock = float(second)
@@ -99,7 +101,7 @@ def test_a_flow_that_stands_still_for_weeks_is_woken_on(monkeypatch: pytest.Monk
     clock, woken = 0.0, 0
     monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
 
-    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+    async def given(*_: Any, **__: Any) -> AsyncIterator[FlowPosition]:
         nonlocal clock
         for quarter in range(2000):
             clock = quarter * 900.0
@@ -119,7 +121,7 @@ def test_no_run_is_begun_while_one_waits_for_a_slot(monkeypatch: pytest.MonkeyPa
     asked: list[float] = []
     monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
 
-    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+    async def given(*_: Any, **__: Any) -> AsyncIterator[FlowPosition]:
         nonlocal clock
         for second in range(100, 700, 5):
             clock = float(second)
@@ -176,7 +178,7 @@ class Look:
     """A look that finds what a test gives, with the flow's connections at hand."""
 
     made: ClassVar[list[Look]] = []
-    found: ClassVar[Callable[[Look], Place]]
+    found: ClassVar[Callable[[Look], FlowPosition]]
 
     def __init__(self, flow: Flow, connections: ConnectionSource) -> None:
         self.source = flow.source.conn_ids()[0][0]
@@ -184,7 +186,7 @@ class Look:
         self.closed = 0
         self.made.append(self)
 
-    def place(self) -> Place:
+    def place(self) -> FlowPosition:
         return type(self).found(self)
 
     def close(self) -> None:
@@ -192,14 +194,14 @@ class Look:
 
 
 def seen(
-    found: Callable[[Look], Place], monkeypatch: pytest.MonkeyPatch, patience: int | None, wanted: int
-) -> list[Place]:
+    found: Callable[[Look], FlowPosition], monkeypatch: pytest.MonkeyPatch, patience: int | None, wanted: int
+) -> list[FlowPosition]:
     """Look through `places`, with connections of the environment, until so many places were seen."""
     monkeypatch.setattr(Look, "made", [])
     monkeypatch.setattr(Look, "found", found, raising=False)
     monkeypatch.setattr(head, "HeadLook", Look)
 
-    async def collect() -> list[Place]:
+    async def collect() -> list[FlowPosition]:
         places = []
         async with aclosing(triggers.places(FLOW, POLL_S, patience)) as given:  # type: ignore[type-var]
             async for one in given:
@@ -229,7 +231,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_looks_that_fail_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     looks: list[Any] = [SourceUnavailableError("away")] * 3 + [place("a:4", 5)] + [SourceUnavailableError("away")] * 9
 
-    def found(_: Look) -> Place:
+    def found(_: Look) -> FlowPosition:
         one = looks.pop(0)
         if isinstance(one, Exception):
             raise one
@@ -244,7 +246,7 @@ def test_looks_that_fail_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch, 
 def test_an_outage_of_days_is_looked_at_twice_a_minute(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     looks = 0
 
-    def found(_: Look) -> Place:
+    def found(_: Look) -> FlowPosition:
         nonlocal looks
         looks += 1
         if looks <= 2000:
@@ -255,7 +257,7 @@ def test_an_outage_of_days_is_looked_at_twice_a_minute(monkeypatch: pytest.Monke
     assert slept == [5, 10, 20, *[30] * 1997]
 
 
-def asks_for_both(look: Look) -> Place:
+def asks_for_both(look: Look) -> FlowPosition:
     """Find a place by connections to ZooKeeper and to a source that takes the newest password."""
     look.connections.get(look.zookeeper)
     if look.connections.get(look.source).password.get_secret_value() != "new":
@@ -268,7 +270,7 @@ def asks_for_both(look: Look) -> Place:
 def test_connections_that_come_later_are_found(monkeypatch: pytest.MonkeyPatch, patience: int | None) -> None:
     """A flow is deployed before its connections, or the triggerer starts while Airflow's database is away."""
 
-    def found(look: Look) -> Place:
+    def found(look: Look) -> FlowPosition:
         try:
             return asks_for_both(look)
         finally:
@@ -284,7 +286,7 @@ def test_a_password_that_is_changed_is_taken_over(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", '{"conn_type": "zookeeper", "host": "h"}')
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", '{"conn_type": "mysql", "host": "h", "password": "old"}')
 
-    def found(look: Look) -> Place:
+    def found(look: Look) -> FlowPosition:
         if len(Look.made) == 3:
             monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", '{"conn_type": "mysql", "host": "h", "password": "new"}')
         return asks_for_both(look)

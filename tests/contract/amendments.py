@@ -16,7 +16,7 @@ from databus.core.errors import CheckpointConflictError, LeaseBusyError, StaleEp
 from databus.core.positions.gaps import OPEN, SKIPPED, Gap
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.amendments import AcceptedOutputs, Amendment
-from databus.core.state.checkpoint import Checkpoint, Epoch, Replaced
+from databus.core.state.checkpoint import Checkpoint, Epoch, ReplacedOutputs
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan, SinkPlan
 
@@ -152,7 +152,7 @@ class AmendmentContract:
         assert (entry.action, entry.who, entry.why) == ("accept", "ada", "made anew")
         assert (entry.previous, entry.offset, entry.batch) == (before.offset, before.offset, 1)
         # Some of the plan in flight may be in the former ones.
-        assert entry.replaced == Replaced(2, replaced, {"kafka": {"a[0]": 3}})
+        assert entry.replaced == ReplacedOutputs(2, replaced, {"kafka": {"a[0]": 3}})
         stands = everything(store)
         assert store.accept_outputs(FLOW, mine, said) == after
         assert everything(store) == stands
@@ -176,7 +176,7 @@ class AmendmentContract:
         after = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"a": None}}))
         assert after.output_ids == {"kafka": {"b": "b1"}, "search": {"x": "x1"}}
         assert store.load(FLOW) == after
-        assert store.history(FLOW, 1)[0].replaced == Replaced(1, {"kafka": {"a": None}})
+        assert store.history(FLOW, 1)[0].replaced == ReplacedOutputs(1, {"kafka": {"a": None}})
 
     def test_an_amendment_deletes_the_plan_that_was_closed_and_no_other(self, lease: Any, store: Any) -> None:
         move(store, lease, 10)

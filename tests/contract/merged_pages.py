@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import KafkaOffsets
-from databus.core.state.checkpoint import HistoryEntry, Replaced
+from databus.core.state.checkpoint import HistoryEntry, ReplacedOutputs
 from databus.core.state.ledger import Ledger, build
 from databus.records import tables as t
 from databus.records.ledger.merged_pages import MergedPages
@@ -140,7 +140,7 @@ class MergedPagesContract:
         at = entries[7]
         accept = replace(
             at, number=9, action="accept", previous=at.offset, counts={}, receipts=(), plan_hash="", bytes=None,
-            replaced=Replaced(8, {"kafka": {"t": None}}),
+            replaced=ReplacedOutputs(8, {"kafka": {"t": None}}),
         )  # fmt: skip
         moved = [replace(entry, number=entry.number + 1) for entry in entries[8:]]
         recorder.page(FLOW, [*entries[:8], accept, *moved])

@@ -20,7 +20,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SinkPlan
 from databus.observe.clock import SystemClock
 from databus.ops.runs.audit import audit_run
-from databus.ops.runs.history import AuditedRun, Compared, compare
+from databus.ops.runs.history import AuditedRun, HistoryComparison, compare
 from databus.ops.runs.view import run_view
 from databus.records import tables as t
 from databus.records.recorder import SqlRecorder
@@ -98,7 +98,7 @@ class RunAuditContract:
             windows.run(run_id, batches)
         return windows
 
-    def compared(self, services: Any, run_id: str = "run", first: int = FIRST) -> Compared:
+    def compared(self, services: Any, run_id: str = "run", first: int = FIRST) -> HistoryComparison:
         records = services.recorder.store
         run = AuditedRun(run_id, at(first) - timedelta(seconds=3), Reports(records).batches(NAME, run_id))
         return compare(FLOW, services, records, run)

@@ -19,7 +19,7 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import topic_records
-from databus.demo.oracle import Seen, fold
+from databus.demo.oracle import ConsumedTopic, fold
 from databus.demo.shop import ShopWriter
 from databus.observe.clock import SystemClock
 from databus.sandbox import Sandbox
@@ -236,7 +236,7 @@ class AirflowWorld:
         seen = fold(topic_records(self.sandbox.address("kafka"), topic))
         return seen.messages >= sum(self.writer.written.changes.values())
 
-    def assert_all_arrived_once(self, topic: str) -> Seen:
+    def assert_all_arrived_once(self, topic: str) -> ConsumedTopic:
         seen = fold(topic_records(self.sandbox.address("kafka"), topic))
         assert_arrived_once(self.connection, self.writer.written, seen)
         return seen

@@ -134,8 +134,10 @@ def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
         # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
         held = tuple(name for name, sink in sinks.items() if sink.wrote_any_of(pending))
         if held:
-            return closing.Closed(held, {})
-        return closing.Closed((), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()})
+            return closing.ClosingOutcome(held, {})
+        return closing.ClosingOutcome(
+            (), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()}
+        )
 
     plant(plan, "close_unwritten", close_unwritten)
 
@@ -273,11 +275,11 @@ def _partition_by_row(plant: Callable[[Any, str, Any], None]) -> None:
 
 def _row_dropped(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.sinks.kafka import writer
-    from databus.sinks.kafka.tally import Tally
+    from databus.sinks.kafka.tally import MessageTally
 
     right = writer.KafkaSlotWriter.produce
 
-    def produce(self: Any, session: Any, batch: Any, tally: Tally) -> None:
+    def produce(self: Any, session: Any, batch: Any, tally: MessageTally) -> None:
         right(self, session, batch.slice(0, max(1, batch.num_rows - 1)), tally)
 
     plant(writer.KafkaSlotWriter, "produce", produce)
@@ -301,7 +303,7 @@ def _quarantine_after_commit(plant: Callable[[Any, str, Any], None]) -> None:
         return done
 
     plant(batch, "commit", commit)
-    plant(batch._Moved, "rejected", property(lambda self: (), lambda self, value: None))
+    plant(batch._EngineResult, "rejected", property(lambda self: (), lambda self, value: None))
 
 
 def _null_headers_emptied(plant: Callable[[Any, str, Any], None]) -> None:

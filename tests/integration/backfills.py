@@ -20,7 +20,7 @@ from databus import Flow, __version__
 from databus.checkpoints.connection.session import start_client
 from databus.core.errors import SinkUnavailableError
 from databus.core.state.backfill import Aim, Mode
-from databus.ops.backfill.run import Run, Wanted, run_backfill
+from databus.ops.backfill.run import BackfillRequest, BackfillRun, run_backfill
 from databus.ops.backfill.status import BackfillState
 from databus.ops.services import open_services
 from databus.runtime import batch as batch_module
@@ -134,10 +134,10 @@ def run_range(world: World, flow: Flow, start: str, end: str, aim: Aim | None = 
     """Run a backfill of a flow as a task of Airflow would."""
     drain = how.pop("drain", Drain())
     wait_s = how.pop("lease_wait_s", 30.0)
-    wanted = Wanted(start, end, aim or Aim(Mode.REPLAY, ".replay"), **how)
+    wanted = BackfillRequest(start, end, aim or Aim(Mode.REPLAY, ".replay"), **how)
     identity = RunIdentity(f"backfill-{next(_NUMBERS)}", "", __version__)
     with past_services(world, flow) as services:
-        return run_backfill(flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
+        return run_backfill(flow, services, wanted, BackfillRun(OneProcess, identity, drain, wait_s))
 
 
 def at_once(count: int, run: Callable[[], object]) -> list[BaseException]:

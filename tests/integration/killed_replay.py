@@ -13,7 +13,7 @@ from typing import Any
 
 from databus import Flow, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
 from databus.records.quarantine import HeldRows, Selection
@@ -71,7 +71,9 @@ def _main(told: dict[str, Any]) -> None:
         # The session of the flow, as every process of it takes.
         spark = connect_session(f"sc://{sandbox.address('spark')}", told["session"])
         run = spark, RunIdentity("replay", "", __version__)
-        replay_rows(flow, services, run, Selection(event_ids=(told["row"],)), Said("ada", "the check was lifted"))
+        replay_rows(
+            flow, services, run, Selection(event_ids=(told["row"],)), Attribution("ada", "the check was lifted")
+        )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from databus.core.connections import Connection
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.markers import Marker, MarkerKey
 from databus.sinks.kafka.session import ProducerSettings, Session
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import MessageTally
 from databus.sinks.kafka.writer import produce
 
 _PIECE = 100
@@ -60,7 +60,7 @@ def main(address: str, topic: str, flow: str, records: int, size: int) -> None:
     settings = ProducerSettings(ClientSettings.of(connection, 60.0), compression="none")
     session = Session(MarkerKey("memory", flow, "kafka"), 0, settings)
     session.begin()
-    tally, watched = Tally("kafka", {}), Watched(session)
+    tally, watched = MessageTally("kafka", {}), Watched(session)
     say("begun")
     sys.stdin.readline()
     before = kib("VmRSS")

@@ -11,8 +11,8 @@ from typing import Any
 
 from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.demo.consumers import topic_records
-from databus.demo.oracle import Seen, fold, mismatches, source_state
-from databus.demo.shop import ShopWriter, Written
+from databus.demo.oracle import ConsumedTopic, fold, mismatches, source_state
+from databus.demo.shop import ShopTotals, ShopWriter
 from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
 from tests.integration.conftest import World
@@ -70,10 +70,10 @@ class Shop:
         file.write_text("\n".join(lines))
         return file
 
-    def seen(self) -> Seen:
+    def seen(self) -> ConsumedTopic:
         return fold(topic_records(self.world.sandbox.address("kafka"), self.name))
 
-    def assert_all_arrived_once(self) -> Seen:
+    def assert_all_arrived_once(self) -> ConsumedTopic:
         seen = self.seen()
         assert_arrived_once(self.connection, self.writer.written, seen)
         return seen
@@ -87,7 +87,7 @@ class Shop:
         assert read == {f"shop.{t}": self.writer.written.rows(t) for t in KEYS}
 
 
-def assert_arrived_once(connection: Any, written: Written, seen: Seen) -> None:
+def assert_arrived_once(connection: Any, written: ShopTotals, seen: ConsumedTopic) -> None:
     """Compare by key and value, count each change of each key, and look for repeats and disorder."""
     assert (seen.duplicates, seen.disordered) == (0, 0)
     for table, keys in KEYS.items():

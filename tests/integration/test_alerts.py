@@ -22,7 +22,7 @@ from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
 from databus.core.alerts.book import AlertState
 from databus.core.settings import Settings
 from databus.observe.alerts import rules
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.outbox import RETRY_S
 from databus.observe.alerts.rules import Observation
 from databus.observe.clock import SystemClock
@@ -152,7 +152,7 @@ def test_a_table_that_goes_is_told_once_and_so_is_its_return(told: Told) -> None
 def test_a_mail_server_that_is_away_gets_it_later_and_the_webhook_at_once(told: Told) -> None:
     told.mailbox.refuse = "451 later"
     failed = Observation(
-        AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1", run_url="http://r/1"
+        AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer", run_id="r1", run_url="http://r/1"
     )
     told.evaluate(failed)
     assert told.posted == [("failure", "raised")]
@@ -177,7 +177,7 @@ def test_an_event_is_told_although_zookeeper_is_away(told: Told) -> None:
     lost = told.world.override("zookeeper_default", port=1, extra={"connect_timeout_s": 1, "operation_timeout_s": 1})
     flow = told.flow.model_copy(update={"zookeeper": lost})
     evaluate(
-        flow, told.world.connections, [Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer")]
+        flow, told.world.connections, [Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer")]
     )
     assert told.posted == [("failure", "raised")]
 
@@ -196,7 +196,7 @@ def test_an_event_is_told_although_what_else_is_looked_at_is_broken(
     told.shop.world.run(told.flow)
     monkeypatch.setattr(*places[broken], fail)
     for _ in range(2):
-        told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
+        told.evaluate(Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer", run_id="r1"))
     once_or_twice = 1 if broken == "source" else 2  # without the book nobody knows what was told already
     assert told.posted == [("failure", "raised")] * once_or_twice
     assert "hunter2" not in str([posted.body for posted in told.hooks.requests])
@@ -231,7 +231,7 @@ def test_a_state_written_by_hand_is_named_and_stops_no_alert(told: Told, caplog:
     finally:
         client.stop()
         client.close()
-    told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
+    told.evaluate(Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer", run_id="r1"))
     assert told.posted == [("failure", "raised")]
     assert f"alert lag of flow {told.flow.name}: stored JSON without a format version: None" in caplog.text
     told.shop.writer.run(60)
@@ -246,7 +246,7 @@ def test_a_state_written_by_hand_is_named_and_stops_no_alert(told: Told, caplog:
 
 
 def test_tellers_are_bounded_by_the_clock_of_zookeeper(told: Told) -> None:
-    failed = Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1")
+    failed = Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer", run_id="r1")
     told.mailbox.refuse = "451 later"
     for wrong in (timedelta(hours=5), timedelta(hours=-5)):
         evaluate(told.flow, told.world.connections, [replace(failed, subject=str(wrong))], Ahead(wrong))
@@ -277,7 +277,7 @@ def test_what_is_away_is_named_in_the_figures(told: Told, tmp_path: Path) -> Non
 
 
 def test_two_tellers_at_once_send_one_message(told: Told) -> None:
-    observation = Observation(AlertKind.QUALITY, Verdict.OVER, "4 violations")
+    observation = Observation(AlertKind.QUALITY, RuleVerdict.OVER, "4 violations")
 
     def tell(_: int) -> list[AlertEvent]:
         with told.look() as look:
@@ -291,7 +291,7 @@ def test_two_tellers_at_once_send_one_message(told: Told) -> None:
     assert len(told.subjects) == 1
 
 
-def missed(run_id: str, verdict: Verdict = Verdict.OVER) -> Observation:
+def missed(run_id: str, verdict: RuleVerdict = RuleVerdict.OVER) -> Observation:
     said = f"run {run_id} missed its deadline"
     return Observation(AlertKind.DEADLINE, verdict, said, run_id, run_id=run_id, run_url=f"http://airflow/{run_id}")
 
@@ -318,7 +318,7 @@ def test_a_missed_deadline_is_over_with_its_run_and_then_forgotten(told: Told) -
     assert at_once(told, missed("by_callback"), missed("by_airflow")) == raised * 2
     assert at_once(told, missed("by_callback")) == []
     # One run's own callback says that it is over; of another one Airflow knows, and is asked of no more.
-    assert at_once(told, missed("by_callback", Verdict.CLEAR)) == recovered
+    assert at_once(told, missed("by_callback", RuleVerdict.CLEAR)) == recovered
     asked: list[set[str]] = []
 
     def ended(run_ids: Any) -> Any:
@@ -397,7 +397,7 @@ def test_quality_and_held_rows_name_the_run_and_range_that_they_are_of(told: Tol
 def test_the_command_line_lists_what_is_on_and_tries_the_channels(told: Told, tmp_path: Path) -> None:
     told.shop.flow = told.flow
     told.shop.dag_file(tmp_path)
-    told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer"))
+    told.evaluate(Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer"))
     listed = command(told, "alerts", "list", told.flow.name, "--dags", str(tmp_path), "--output", "json")
     (row,) = json.loads(listed.stdout)
     assert (row["alert"], row["on"], row["number"], row["owed_to"]) == ("failure/transfer", True, 1, "")

@@ -24,10 +24,10 @@ from databus.core.errors import (
 from databus.core.flow import Flow
 from databus.core.state.backfill import Aim, Mode
 from databus.ops.backfill import status as backfill_status
-from databus.ops.backfill.run import Wanted, preview, take_up
+from databus.ops.backfill.run import BackfillRequest, preview, take_up
 from databus.ops.backfill.status import status
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.ledger.show import LedgerState, read_ledger
 from databus.ops.services import open_services
@@ -105,7 +105,7 @@ def test_missing_moves_what_was_skipped_to_the_live_topic_and_nothing_else(world
     shop.live()
     shop.commit_at(1, 12)
     with open_services(shop.shop.flow, world.connections, world.settings) as services:
-        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
     shop.commit_at(2, 12)
     shop.live()
     before, had = shop.live_nodes(), shop.ids()
@@ -136,7 +136,7 @@ def test_what_another_backfill_took_up_and_did_not_move_is_still_missing(
     shop.commit_at(1, 30)
     shop.commit_at(2, 8)
     with open_services(shop.shop.flow, world.connections, world.settings) as services:
-        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
     shop.commit_at(3, 4)
     shop.live()
     had = shop.ids()
@@ -157,7 +157,7 @@ def test_what_another_backfill_took_up_and_did_not_move_is_still_missing(
         shop.backfill(shop.at(0), shop.at(3), MISSING)
     with shop.services() as services:
         with pytest.raises(BackfillOpenError, match=cut.backfill.id):
-            preview(shop.shop.flow, services, Wanted(shop.at(0), shop.at(3), MISSING), "ada")
+            preview(shop.shop.flow, services, BackfillRequest(shop.at(0), shop.at(3), MISSING), "ada")
         assert len(status(shop.shop.flow, services)) == 2
     task = TaskRuns(shop, tmp_path, monkeypatch)
     with pytest.raises(AirflowSkipException, match=f"backfill {cut.backfill.id}.* is not done") as skipped:
@@ -214,7 +214,7 @@ def test_ranges_that_are_none_are_named(world: World) -> None:
         flow = shop.shop.flow
 
         def refuse(start: str, end: str, aim: Aim = REPLAY) -> None:
-            preview(flow, services, Wanted(start, end, aim), "ada")
+            preview(flow, services, BackfillRequest(start, end, aim), "ada")
 
         with pytest.raises(BackfillFutureError, match="is in the future"):
             refuse(now.isoformat(), (now + timedelta(hours=1)).isoformat())
@@ -223,7 +223,7 @@ def test_ranges_that_are_none_are_named(world: World) -> None:
             refuse("earliest", "latest", MISSING)
         assert open_range.value.retryable
         named = open_range.value.hint.partition("--to ")[2].split()[0]
-        assert str(preview(flow, services, Wanted("earliest", named, MISSING), "ada").range.end) == named
+        assert str(preview(flow, services, BackfillRequest("earliest", named, MISSING), "ada").range.end) == named
         with pytest.raises(BackfillRangeError, match="a suffix or a name means nothing"):
             refuse("earliest", "latest", Aim(Mode.MISSING, ".replay"))
 
@@ -234,7 +234,7 @@ def test_in_order_waits_for_the_earlier_range(world: World) -> None:
         shop.commit_at(minute, 4)
     shop.live()
     with shop.services() as services:
-        earlier = take_up(shop.shop.flow, services, Wanted(shop.at(0), shop.at(1), REPLAY), "airflow")
+        earlier = take_up(shop.shop.flow, services, BackfillRequest(shop.at(0), shop.at(1), REPLAY), "airflow")
 
         def refused(held: str | None = None) -> type[Exception]:
             """Try the later range while somebody holds a lease."""

@@ -6,7 +6,7 @@ import pytest
 
 from databus.core.errors import DecodeError
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
 from tests.integration.backfills import BackfillShop
@@ -28,7 +28,7 @@ def test_what_the_flow_was_moved_over_as_advised_a_backfill_passes(world: World)
         shop.live()
     with open_services(flow, world.connections, world.settings) as services:
         place = Target(place=advised(stopped.value))
-        mediation.execute(flow, services, "skip", place, Said("ada", "another database"))
+        mediation.execute(flow, services, "skip", place, Attribution("ada", "another database"))
     shop.live()
     assert shop.backfill(shop.at(0), shop.at(2)).done
     assert set(shop.ids(".replay")) == set(shop.ids())

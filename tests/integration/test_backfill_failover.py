@@ -28,10 +28,10 @@ from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
 from databus.core.state.backfill import Aim, Mode
 from databus.demo.consumers import index_documents
-from databus.ops.backfill.run import Wanted, preview
+from databus.ops.backfill.run import BackfillRequest, preview
 from databus.ops.backfill.status import BackfillState, status
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
 from databus.runtime.drain import Drain
@@ -214,7 +214,7 @@ def test_missing_of_before_a_failover(world: OneProcessWorld, pair: Pair) -> Non
     moved.write(3)
     moved.write(5, live=False)
     with open_services(moved.flow, world.connections, world.settings) as services:
-        mediation.execute(moved.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(moved.flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
     moved.write(2)
     moved.fail_over()
     moved.write(4)
@@ -319,6 +319,6 @@ def test_older_rows_are_not_put_over_newer_documents(world: OneProcessWorld, pai
     assert moved.replay(0, 4, ".new").done
     assert (moved.documents(), moved.documents(".new")) == (newest, newest)
     with past_services(world, moved.flow) as services:
-        wanted = Wanted(moved.word(0), moved.word(1), Aim(Mode.REPLAY, ""), consents=True)
+        wanted = BackfillRequest(moved.word(0), moved.word(1), Aim(Mode.REPLAY, ""), consents=True)
         with pytest.raises(SinkSettingError, match="would count as newer"):
             preview(moved.flow, services, wanted, "ada")

@@ -40,7 +40,7 @@ def test_every_way_of_asking_is_measured_among_the_recorded_changes(started: Sta
         assert upto - after > 55_000 * 400  # the log places of what was recorded only
         assert len(provenance.streams(bench.NAME, "output")) == 4
     assert said
-    wrong = bench.Known("traced:0:1", "", "", "", '{"id":-1}', "")
+    wrong = bench.KnownRecord("traced:0:1", "", "", "", '{"id":-1}', "")
     with pytest.raises(ReconciliationError, match="is not in"):
         bench._ask(sandbox, sandbox.home / "traced_dags", wrong, "key")
     assert moved[0].name == bench.NAME

@@ -20,10 +20,10 @@ from databus.core.errors import SinkError, SinkOutputChangedError
 from databus.core.state.amendments import AcceptedOutputs
 from databus.core.state.backfill import Aim, Mode
 from databus.core.state.plan import Plan
-from databus.ops.backfill.run import Run, Wanted, run_backfill
+from databus.ops.backfill.run import BackfillRequest, BackfillRun, run_backfill
 from databus.ops.checkpoint import accept
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
@@ -41,7 +41,7 @@ from tests.integration.shop_flow import Shop
 
 pytestmark = pytest.mark.integration
 
-ADA = Said("ada", "deleted on purpose")
+ADA = Attribution("ada", "deleted on purpose")
 A_SECOND = 1.2
 """A writer looks at its topics once a second."""
 
@@ -125,7 +125,7 @@ class Till:
         with open_services(self.shop.flow, self.world.connections, self.world.settings) as services:
             yield services
 
-    def accept(self) -> list[accept.Changed]:
+    def accept(self) -> list[accept.ChangedSinkOutputs]:
         with self.services() as services:
             return accept.execute(self.shop.flow, services, ADA)
 
@@ -330,10 +330,10 @@ def test_a_backfill_into_the_same_topic_does_not_make_it_either(world: OneProces
 
     def backfill() -> None:
         forget_kept()
-        wanted = Wanted(str(stood.offset), str(skipped.offset), Aim(Mode.MISSING))
+        wanted = BackfillRequest(str(stood.offset), str(skipped.offset), Aim(Mode.MISSING))
         identity = RunIdentity("backfill", "", __version__)
         with till.services() as services:
-            run_backfill(till.shop.flow, services, wanted, Run(OneProcess, identity, Drain()))
+            run_backfill(till.shop.flow, services, wanted, BackfillRun(OneProcess, identity, Drain()))
 
     assert f"(id {was}) was deleted" in till.refused(backfill)
     till.accept()
@@ -394,7 +394,7 @@ class TestWhileABatchIsWritten:
         paused = PausedWrite(adapter, sink, plan, inserts(range(10, 30), 2500))
         topics.delete(adapter.topic)
         # Deleted just after the writer's last look: what it produces now goes to a topic that is gone.
-        monkeypatch.setattr(standing_module.Standing, "require", lambda *_, **__: None)
+        monkeypatch.setattr(standing_module.PinnedTopics, "require", lambda *_, **__: None)
         assert isinstance(paused.finish(), SinkError)
         assert topics.id(adapter.topic) is None
         topics.make_by_writing(adapter.topic)

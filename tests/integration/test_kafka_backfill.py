@@ -20,10 +20,10 @@ from databus.core.errors import (
 from databus.core.positions.offset_ranges import earlier
 from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.state.backfill import Aim, Mode
-from databus.ops.backfill.run import Wanted, preview, take_up
+from databus.ops.backfill.run import BackfillRequest, preview, take_up
 from databus.ops.backfill.status import status
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
 from databus.runtime.drain import Drain
@@ -126,7 +126,7 @@ def test_missing_is_what_was_skipped_however_the_ends_lie_in_each_partition(worl
     flow, topic = mirrored(world, stepping_back(2, 12, seed=1))
     world.east.write(topic, [record(n, 2 + n / 30) for n in range(100, 130)])
     with open_services(flow, world.connections, world.settings) as services:
-        mediation.execute(flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
     world.east.write(topic, [record(n, 4 + n / 400) for n in range(200, 220)])
     caught_up(world, flow)
     nodes, had = live_nodes(world, flow.name), seen(world, topic)
@@ -173,7 +173,7 @@ def test_what_comes_meanwhile_is_not_of_the_range(world: KafkaWorld) -> None:
     )
     caught_up(world, flow)
     with past_services(world, flow) as services:
-        taken = take_up(flow, services, Wanted("earliest", "latest", Aim(Mode.REPLAY, ".replay")), "ada")
+        taken = take_up(flow, services, BackfillRequest("earliest", "latest", Aim(Mode.REPLAY, ".replay")), "ada")
         world.east.write(topic, [record(n, 0.6) for n in range(20, 26)])
         other = world.east.create(f"{topic}-other", 2)
         world.east.write(other, [record(n, 0.6, n % 2) for n in range(4)])
@@ -192,7 +192,7 @@ def test_what_cannot_be_told_or_is_gone_is_refused_by_name(world: KafkaWorld) ->
     with past_services(world, flow) as services:
 
         def refuse(start: str, end: str, aim: Aim = MISSING) -> None:
-            preview(flow, services, Wanted(start, end, aim), "ada")
+            preview(flow, services, BackfillRequest(start, end, aim), "ada")
 
         with pytest.raises(
             BackfillRangeError, match=rf"ends before it begins in some partitions: {topic}\[0\] from 15"
@@ -206,8 +206,8 @@ def test_what_cannot_be_told_or_is_gone_is_refused_by_name(world: KafkaWorld) ->
         now = datetime.now(UTC)
         early, late = ((now - timedelta(seconds=s)).isoformat() for s in (600, 5))
         with pytest.raises(BackfillOpenError, match="some may still come that say an earlier time"):
-            preview(flow, services, Wanted(early, late, MISSING), "ada")
-        take_up(flow, services, Wanted(at(4), at(5), Aim(Mode.REPLAY, ".replay")), "ada")
+            preview(flow, services, BackfillRequest(early, late, MISSING), "ada")
+        take_up(flow, services, BackfillRequest(at(4), at(5), Aim(Mode.REPLAY, ".replay")), "ada")
     world.east.delete(topic)
     world.east.create(topic, PARTITIONS)
     world.east.write(topic, [record(n, n / 10) for n in range(60)])

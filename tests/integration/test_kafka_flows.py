@@ -15,7 +15,7 @@ from databus import Batching, Flow, Kafka, KafkaTopics
 from databus.core.alerts.alert import AlertKind
 from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation
 from databus.ops.health.doctor import examine_flow
 from databus.ops.health.status import FlowLook
@@ -93,7 +93,7 @@ def test_a_flow_goes_on_and_tells_its_failure_whatever_times_its_records_say(wor
     logs.write(topic, [{"value": "now"}])
     caught_up(world, flow)
     logs.write(topic, [{"value": "then", "timestamp": 1_764_032_400_000_000}])
-    heard.tell(flow, Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
+    heard.tell(flow, Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer", run_id="r1"))
     assert heard.events("failure") == ["raised"]
     with FlowLook(flow, world.connections, world.settings) as look:
         figures = look.look()

@@ -18,7 +18,7 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import CheckpointConflictError, CheckpointError
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.ledger.verify import Verification, verify
 from databus.ops.services import open_services
@@ -167,7 +167,7 @@ def test_what_a_sink_gives_up_is_named_and_the_flow_is_moved_again(
     both = two.shop.flow
     if not part:
         two.shop.flow = both.model_copy(update={"sinks": both.sinks[:1]})
-    flow, ada = two.shop.flow, Said("ada", "nothing brings them", consents=True)
+    flow, ada = two.shop.flow, Attribution("ada", "nothing brings them", consents=True)
     with open_services(flow, two.world.connections, two.world.settings) as services:
         with pytest.raises(CheckpointConflictError, match=f"checkpoint skip {flow.name} --sink {two.sink}"):
             mediation.execute(flow, services, "rewind", Target(batches=1), ada)

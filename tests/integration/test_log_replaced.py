@@ -29,11 +29,11 @@ from databus.core.state.backfill import Aim, Mode
 from databus.core.state.ledger import SpanState
 from databus.core.trace import log_of
 from databus.demo.consumers import index_documents
-from databus.ops.backfill.run import Wanted
+from databus.ops.backfill.run import BackfillRequest
 from databus.ops.backfill.run import preview as preview_backfill
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
-from databus.ops.checkpoint.preview import Move
+from databus.ops.checkpoint.amend import Attribution
+from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
 from databus.ops.health.lag import measure
 from databus.ops.health.preflight import preflight
@@ -53,7 +53,7 @@ from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import OneProcessWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
-ADA = Said("ada", "RESET MASTER on the old primary")
+ADA = Attribution("ada", "RESET MASTER on the old primary")
 NEW_LOG = Target(new_log=True)
 _NUMBERS = itertools.count(1)
 
@@ -114,7 +114,7 @@ class Table:
         assert isinstance(offset, BinlogOffset)
         return offset
 
-    def go_on(self) -> Move:
+    def go_on(self) -> CheckpointMove:
         with self.services() as services:
             return mediation.execute(self.flow, services, "skip", NEW_LOG, ADA)[0]
 
@@ -168,7 +168,7 @@ def verbs(table: Table, services: Services, former: BinlogOffset) -> dict[str, C
         return lambda: mediation.execute(flow, services, action, target, ADA)
 
     def backfill(start: str, end: str) -> Callable[[], Any]:
-        wanted = Wanted(start, end, Aim(Mode.REPLAY, "again"))
+        wanted = BackfillRequest(start, end, Aim(Mode.REPLAY, "again"))
         return lambda: preview_backfill(flow, services, wanted, "ada")
 
     first = f"{former.file}:4"

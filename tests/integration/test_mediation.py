@@ -33,8 +33,8 @@ from databus.core.state.plan import Plan
 from databus.demo.consumers import index_documents
 from databus.demo.oracle import fold
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
-from databus.ops.checkpoint.preview import Move
+from databus.ops.checkpoint.amend import Attribution
+from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
 from databus.ops.open_ends import opened_ends
 from databus.ops.services import open_services
@@ -50,7 +50,7 @@ from tests.integration.test_cli import Cli
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-ADA = Said("ada", "a bad mapping")
+ADA = Attribution("ada", "a bad mapping")
 
 
 @contextmanager
@@ -59,12 +59,14 @@ def services_of(world: World, shop: Shop) -> Iterator[Services]:
         yield services
 
 
-def do(world: World, shop: Shop, action: Action, target: Target, said: Said = ADA) -> tuple[Move, Checkpoint]:
+def do(
+    world: World, shop: Shop, action: Action, target: Target, said: Attribution = ADA
+) -> tuple[CheckpointMove, Checkpoint]:
     with services_of(world, shop) as services:
         return mediation.execute(shop.flow, services, action, target, said)
 
 
-def look(world: World, shop: Shop, action: Action, target: Target) -> Move:
+def look(world: World, shop: Shop, action: Action, target: Target) -> CheckpointMove:
     with services_of(world, shop) as services:
         return mediation.preview(shop.flow, services, action, target)
 
@@ -303,7 +305,7 @@ def test_it_is_refused_while_a_run_holds_the_flow(world: World) -> None:
         lease.release()
     assert world.checkpoint(shop.flow).offset == standing.offset
     with pytest.raises(ConfigError, match="who and why"):
-        Said("ada", " ")
+        Attribution("ada", " ")
 
 
 def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +325,7 @@ def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch
     thread.start()
     assert begun.wait(120)
     with services_of(world, shop) as services:
-        mediation.pause(shop.flow, services, Said("ada", "maintenance"))
+        mediation.pause(shop.flow, services, Attribution("ada", "maintenance"))
     thread.join(120)
     (result,) = results
     assert "paused by ada" in result.paused
@@ -334,7 +336,7 @@ def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch
     assert world.checkpoint(shop.flow) == behind
     with services_of(world, shop) as services:
         assert services.store.pending_plan(shop.name) is None
-        former = mediation.resume(shop.flow, services, Said("bob", "done"))
+        former = mediation.resume(shop.flow, services, Attribution("bob", "done"))
     assert former is not None
     run_locally(world, shop.flow)
     shop.assert_all_arrived_once()
@@ -350,7 +352,7 @@ def test_a_compacted_topic_is_not_rewound_unless_accepted(world: World) -> None:
         do(world, shop, "rewind", Target(batches=1))
     assert refused.value.code == "sink_refuses_move"
     assert world.checkpoint(shop.flow) == before
-    do(world, shop, "rewind", Target(batches=1), Said("ada", "readers know", consents=True))
+    do(world, shop, "rewind", Target(batches=1), Attribution("ada", "readers know", consents=True))
 
 
 def test_an_index_is_as_it_was_after_a_rewind(world: World) -> None:

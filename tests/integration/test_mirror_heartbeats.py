@@ -10,7 +10,7 @@ import pytest
 from databus.bench.mirror.mirror_maker import MirrorMaker
 from databus.core.errors import ConfigError
 from databus.kafka.heartbeats import Heartbeat
-from databus.ops.mirror.heartbeats import Seen, newest_heartbeat
+from databus.ops.mirror.heartbeats import HeartbeatSighting, newest_heartbeat
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld, caught_up, records
@@ -27,7 +27,7 @@ def test_a_heartbeat_tells_the_delay_of_an_idle_mirror(world: KafkaWorld) -> Non
     source = world.override("kafka_east")  # a name of its own, so that the topics on the target are too
     mirror = mirror_of(world, topic, source=source, heartbeat_s=10)
     with open_services(mirror, world.connections, world.settings) as services:
-        assert newest_heartbeat(mirror, services) == Seen(None, None)
+        assert newest_heartbeat(mirror, services) == HeartbeatSighting(None, None)
         began = datetime.now(UTC)
         caught_up(world, mirror)
         seen = newest_heartbeat(mirror, services)

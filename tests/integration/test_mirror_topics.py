@@ -9,7 +9,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from databus.core.errors import SinkOutputChangedError, SinkSettingError
 from databus.ops.checkpoint import accept
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
@@ -165,7 +165,7 @@ def test_a_topic_that_was_deleted_on_the_target_is_not_made_again_in_silence(wor
         world.run(mirror)
     assert gone not in west.admin.list_topics(timeout=20).topics
     with open_services(mirror, world.connections, world.settings) as services:
-        (accepted,) = accept.execute(mirror, services, Said("ada", "deleted on purpose"))
+        (accepted,) = accept.execute(mirror, services, Attribution("ada", "deleted on purpose"))
     assert [output.output for output in accepted.outputs] == [gone]
     caught_up(world, mirror)
     assert [value for _, _, value, *_ in records(west, gone)] == [b"after"]

@@ -16,7 +16,7 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.demo.consumers import topic_records
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.runs.view import run_view
 from databus.ops.services import open_services
@@ -145,7 +145,9 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     assert world.checkpoint(stops).offset == stands.offset
     behind = stopped.value.hint.partition("checkpoint skip ")[2].split()[1]
     with open_services(stops, world.connections, world.settings) as services:
-        mediation.execute(stops, services, "skip", Target(place=behind), Said("ada", "rows of p1 are out of the sinks"))
+        mediation.execute(
+            stops, services, "skip", Target(place=behind), Attribution("ada", "rows of p1 are out of the sinks")
+        )
     world.run(stops)
     assert ids(stops.name) == [1, 11, 21]
     result = world.run(goes_on)

@@ -17,7 +17,7 @@ from databus.cli.terminal.exits import HELD, OK
 from databus.core.batches.counts import SinkCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkError
 from databus.demo.consumers import index_documents
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
@@ -31,7 +31,7 @@ from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
-ADA = Said("ada", "the mapping was mended")
+ADA = Attribution("ada", "the mapping was mended")
 NOTE = {"properties": {"note": {"type": "integer"}}}
 
 
@@ -198,7 +198,7 @@ def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:
         with pytest.raises(LeaseBusyError, match=r"a replay.*bob"):
             quarantine.discard(desk.flow, other, Selection(), ADA)
         lease.release()
-        assert quarantine.discard(desk.flow, other, Selection(stage="check"), Said("ada", "test data")) == 1
+        assert quarantine.discard(desk.flow, other, Selection(stage="check"), Attribution("ada", "test data")) == 1
         assert quarantine.tally(desk.flow, other) == {"discarded": {"check": 1}, "held": {"elasticsearch": 1}}
     (row,) = desk.held(HeldState.DISCARDED).values()
     assert (row.who, row.why, row.cause) == ("ada", "test data", "not_null(email)")

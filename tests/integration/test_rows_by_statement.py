@@ -14,7 +14,7 @@ from databus.core.errors import DecodeError
 from databus.core.state.backfill import Aim, Mode
 from databus.demo.consumers import topic_records
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
@@ -89,7 +89,7 @@ def test_a_run_delivers_what_came_before_it_and_goes_on_behind_a_skip(
         assert ids() == list(range(n + 1))
         with open_services(flow, world.connections, world.settings) as services:
             place = Target(place=advised(stopped.value))
-            mediation.execute(flow, services, "skip", place, Said("ada", "another database"))
+            mediation.execute(flow, services, "skip", place, Attribution("ada", "another database"))
         world.run(flow)
         assert ids() == list(range(n + 2))
     sql(f"DROP DATABASE {name}", f"DROP DATABASE {name}_other")
@@ -141,10 +141,10 @@ def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_tha
 
     with open_services(flow, world.connections, world.settings) as services:
         assert verify(flow, services, None, __version__).problems == ()  # in front of it
-        mediation.execute(flow, services, "skip", Target(place=behind), Said("ada", "set right by hand"))
+        mediation.execute(flow, services, "skip", Target(place=behind), Attribution("ada", "set right by hand"))
         world.run(flow)
         insert(7, "ROW")
-        mediation.execute(flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
         verified = verify(flow, services, None, __version__)
         assert verified.problems == ()
         rewind = mediation.preview(flow, services, "rewind", Target(place=began))

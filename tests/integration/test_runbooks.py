@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from databus.cli import backfill as backfill_command
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
 from databus.runtime.spark import session as engine
@@ -90,7 +90,7 @@ def test_backfill_a_day(world: World, tmp_path: Path, monkeypatch: pytest.Monkey
     shop.live()
     shop.commit_at(1, 15)
     with open_services(shop.shop.flow, world.connections, world.settings) as services:
-        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
     shop.commit_at(2, 15)
     shop.live()
     operator = Operator(world, shop, tmp_path, monkeypatch)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from databus.binlog.log.statements.statements import QueryEvent
-from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
+from databus.binlog.schema_history.definition import LogPosition, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
 from databus.sandbox import Sandbox
@@ -101,13 +101,13 @@ def test_statements_are_followed_as_the_server_does(databases: Sandbox, tmp_path
     shop = Shop(flavor, databases.address(flavor), tmp_path, "numba")
     server = MysqlServer(shop.connection)
     columns = MysqlColumns(server)
-    history = SchemaHistory(shop.begin, Place(1, 0))
+    history = SchemaHistory(shop.begin, LogPosition(1, 0))
     for name, definition in columns.definitions([shop.name]).items():
-        history.add(name, Entry(Place(1, 0), definition))
+        history.add(name, Entry(LogPosition(1, 0), definition))
     shop.sql(f"USE {shop.name}")
     for number, sql in enumerate((*BOTH, *(MYSQL if flavor == "mysql" else MARIADB), *REFUSED), start=1):
         shop.sql(sql)
-        place = Place(1, number)
+        place = LogPosition(1, number)
         query = QueryEvent(shop.name, sql)
         for name, entry in interpret(query, history, place, f"f:{number}", flavor).items():
             history.add(name, entry)
@@ -140,7 +140,7 @@ def test_what_cannot_be_followed_names_the_statement_and_both_states() -> None:
     history = SchemaHistory.__new__(SchemaHistory)
     history.tables = {}
     table = TableDefinition("d", "t", (), (), "utf8mb4")
-    history.add(TableName("d", "t"), Entry(Place(1, 4), table))
-    found = interpret(QueryEvent("d", "ALTER TABLE t FROBNICATE"), history, Place(1, 9), "bin.000001:9", "mysql")
+    history.add(TableName("d", "t"), Entry(LogPosition(1, 4), table))
+    found = interpret(QueryEvent("d", "ALTER TABLE t FROBNICATE"), history, LogPosition(1, 9), "bin.000001:9", "mysql")
     assert "bin.000001:9" in found[TableName("d", "t")].unknown
     assert "ALTER TABLE t FROBNICATE" in found[TableName("d", "t")].unknown

@@ -10,7 +10,7 @@ import pytest
 from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.core.errors import ConfigError, SinkSettingError
 from databus.ops.checkpoint import accept
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.services import open_services
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume, event_id
@@ -64,7 +64,7 @@ def test_the_second_is_refused_until_it_may_have_the_topic(
     with open_services(flow, world.connections, world.settings) as services:
         with pytest.raises(ConfigError, match="knows no output other"):
             accept.preview(flow, services, ["other"])
-        (found,) = accept.execute(flow, services, Said("ada", f"{first} was renamed"), [topic])
+        (found,) = accept.execute(flow, services, Attribution("ada", f"{first} was renamed"), [topic])
     assert [output.output for output in found.outputs] == [topic]
     world.run(flow)
     assert len({event_id(message) for message in consume(servers, topic)}) == 2

@@ -35,7 +35,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.plan import Plan, SourcePlan
 from databus.kafka.callbacks import fatal_error_raised
 from databus.runtime.plan import next_plan
-from databus.runtime.takeover.closing import Closed, close_unwritten, open_again
+from databus.runtime.takeover.closing import ClosingOutcome, close_unwritten, open_again
 from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.session import Session
@@ -417,7 +417,7 @@ class TestUpkeep:
             fenced.discard()
             with pytest.raises(MarkerDivergedError, match=r"slot 0: found .* abandoned"):
                 adapter.write(sink, plan, even, slot=0)
-            assert close_unwritten({"kafka": sink}, plan, Mock()) == Closed(("kafka",), {})
+            assert close_unwritten({"kafka": sink}, plan, Mock()) == ClosingOutcome(("kafka",), {})
             assert standing(sink) == before
             forget_kept()
             adapter.write(sink, plan, even, slot=0)

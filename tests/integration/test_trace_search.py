@@ -15,7 +15,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
 from databus.core.state.plan import SinkPlan
-from databus.core.trace import Sought, TraceExpiredError, TraceNotRecordedError
+from databus.core.trace import ChangeSelector, TraceExpiredError, TraceNotRecordedError
 from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.records.recorder import SqlRecorder
@@ -42,7 +42,7 @@ def test_a_document_tells_the_place_of_the_change_it_shows(target: Any) -> None:
     assert (seen.kind, seen.change.file, seen.change.position) == ("document", ".000002", 250)
     (by_key,) = to.reader().newest([to.index()], '{"id":2}', "")
     assert (by_key.place, by_key.change.position) == (f"{to.index()}/2", 300)
-    assert to.reader().sightings({to.index(): {}}, Sought(key='{"id":9}')) == []
+    assert to.reader().sightings({to.index(): {}}, ChangeSelector(key='{"id":9}')) == []
     to.write(change("d", 2, None, 400))
     with pytest.raises(TraceExpiredError, match=f"index {to.index()} has no document 2"):
         to.reader().sighting(f"{to.index()}/2")

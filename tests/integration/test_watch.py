@@ -23,7 +23,7 @@ import pytest
 from databus import AlertWhen
 from databus.observe.metric_names import WATCH_METRICS
 from databus.ops.health.airflow import AirflowHealth
-from databus.ops.health.watch import Watch
+from databus.ops.health.watch import FlowWatch
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.test_alerts import Told, told  # noqa: F401 - a fixture
@@ -169,7 +169,7 @@ def test_a_mistyped_zookeeper_of_the_first_flow_leaves_airflow_to_the_next(told:
     )
 
     def rounds(address: str) -> None:
-        watch = Watch(tmp_path, told.world.connections, told.world.settings, AirflowHealth(address))
+        watch = FlowWatch(tmp_path, told.world.connections, told.world.settings, AirflowHealth(address))
         try:
             assert [watch.round().number for _ in range(2)] == [1, 2]
         finally:

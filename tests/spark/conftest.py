@@ -12,7 +12,7 @@ import pytest
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.rows.emit import emit
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import transactions
 
 
@@ -40,12 +40,12 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def changes_of(spark: Any) -> Callable[..., Changes]:
+def changes_of(spark: Any) -> Callable[..., FrameChanges]:
     """Return a function from decoded batches (and statement rows) to Changes over a DataFrame."""
 
-    def build(*batches: TableBatch, statements: Sequence[pa.RecordBatch] = ()) -> Changes:
+    def build(*batches: TableBatch, statements: Sequence[pa.RecordBatch] = ()) -> FrameChanges:
         pieces = [piece for b in batches for piece in emit(b, transactions(8), "server")]
         rows = spark.createDataFrame(pa.Table.from_batches([*pieces, *statements]))
-        return Changes.of(rows, [b.schema for b in batches])
+        return FrameChanges.of(rows, [b.schema for b in batches])
 
     return build

@@ -11,7 +11,7 @@ from databus.checks.accepted_values import AcceptedValues
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import batch, table
 from databus.transforms.filter import Filter
 from databus.transforms.mask import Mask
@@ -20,10 +20,10 @@ from tests.contract.row_check_cases import CASES, ROWS, SCHEMA, row
 
 pytestmark = pytest.mark.spark
 
-Build = Callable[..., Changes]
+Build = Callable[..., FrameChanges]
 
 
-def violating(check: RowCheck, changes: Changes) -> list[int]:
+def violating(check: RowCheck, changes: FrameChanges) -> list[int]:
     rows = changes.rows.withColumn("violated", check.violation(changes)).orderBy("ordinal").collect()
     assert all(isinstance(r["violated"], bool) for r in rows), "a violation is never NULL"
     return [r["ordinal"] for r in rows if r["violated"]]

@@ -17,7 +17,7 @@ from databus.checks.in_range import InRange
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
 from databus.rows.emit import emit
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.image_form import json_form
 from databus.rows.murmur2 import murmur2
 from databus.rows.violation_bits import MARKS
@@ -107,7 +107,7 @@ def test_the_patterns_mean_the_same_to_both() -> None:
 
 
 @pytest.mark.usefixtures("utc")
-def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., Changes]) -> None:
+def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., FrameChanges]) -> None:
     from pyspark.sql import functions as f
 
     seed = random.SystemRandom().getrandbits(32)
@@ -129,7 +129,9 @@ def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., Changes]) 
     assert not differing, seed
 
 
-def test_both_lanes_hold_back_what_a_row_filter_could_not_judge(spark: Any, changes_of: Callable[..., Changes]) -> None:
+def test_both_lanes_hold_back_what_a_row_filter_could_not_judge(
+    spark: Any, changes_of: Callable[..., FrameChanges]
+) -> None:
     from pyspark.sql import functions as f
 
     by_hash = HashPartition(tables="shop.orders", columns=("v",), partitions=3, keep=(1,))

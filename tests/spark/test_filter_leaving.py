@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databus.core.flow_specs import TransformSpec
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import Unrepresentable, batch, table
 from databus.transforms.filter import Filter
 from databus.transforms.mask import Mask
@@ -22,14 +22,14 @@ from databus.transforms.route import Route
 
 pytestmark = pytest.mark.spark
 
-Build = Callable[..., Changes]
+Build = Callable[..., FrameChanges]
 Row = dict[str, Any]
 Change = tuple[Row | None, Row | None]
 
 T = table("shop.t", {"id": "int", "v": "int", "w": "varchar(5)", "note": "text"})
 
 
-def out(changes: Changes, *specs: TransformSpec) -> list[Any]:
+def out(changes: FrameChanges, *specs: TransformSpec) -> list[Any]:
     for spec in specs:
         changes = spec.apply(changes)  # type: ignore[assignment]  # the protocol's one implementation
     columns = ("op", "filtered", "unjudged", "event_id", "part", "route", "flags", "absent")

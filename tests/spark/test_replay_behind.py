@@ -24,7 +24,7 @@ from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.plan import Plan
 from databus.observe.clock import SystemClock
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import _Replays, replay_rows
@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROWS = 20
 LOOSE, STRICT = -1e9, 1e9
 """What `weight` is checked for: no row violates the first, all that have a weight the second."""
-ADA = Said("ada", "the check was mended", consents=True)
+ADA = Attribution("ada", "the check was mended", consents=True)
 
 
 class Folder(SinkSpec):

@@ -16,7 +16,7 @@ from databus.binlog.decoding.table_batch import TableBatch, TableEvent
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.rows.emit import emit_events
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.drop import DropColumns
 from databus.transforms.filter import Filter
@@ -28,7 +28,7 @@ from databus.transforms.route import Route
 
 pytestmark = pytest.mark.spark
 
-Build = Callable[..., Changes]
+Build = Callable[..., FrameChanges]
 
 ORDERS = table(
     "shop.orders",
@@ -50,18 +50,18 @@ def customers(*rows: tuple[Any, Any]) -> TableBatch:
     return batch(CUSTOMERS, rows)
 
 
-def apply(changes: Changes, *specs: TransformSpec) -> Changes:
+def apply(changes: FrameChanges, *specs: TransformSpec) -> FrameChanges:
     for spec in specs:
         changes = spec.apply(changes)  # type: ignore[assignment]  # the protocol's one implementation
     return changes
 
 
-def kept(changes: Changes) -> list[bytes | None]:
+def kept(changes: FrameChanges) -> list[bytes | None]:
     rows = changes.materialize().orderBy("database", "table", "ordinal").select("key", "filtered").collect()
     return [bytes(row["key"]).decode() for row in rows if not row["filtered"]]
 
 
-def images(changes: Changes) -> list[tuple[Any, Any]]:
+def images(changes: FrameChanges) -> list[tuple[Any, Any]]:
     rows = changes.materialize().orderBy("table", "ordinal").selectExpr("to_json(before)", "to_json(after)").collect()
     return [tuple(json.loads(text) if text else None for text in row) for row in rows]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import Unrepresentable, batch, table
 
 pytestmark = pytest.mark.spark
@@ -57,7 +57,7 @@ CASES: list[tuple[str, Any, str, Any]] = [
 ]
 
 
-def test_every_type_comes_back_exactly(changes_of: Callable[..., Changes]) -> None:
+def test_every_type_comes_back_exactly(changes_of: Callable[..., FrameChanges]) -> None:
     columns = {"id": "int"} | {f"c{n}": kind for n, (kind, *_) in enumerate(CASES)}
     row = {"id": 1} | {f"c{n}": value for n, (_, value, *_) in enumerate(CASES)}
     rows = changes_of(batch(table("shop.types", columns), [(None, row)])).rows
@@ -68,7 +68,7 @@ def test_every_type_comes_back_exactly(changes_of: Callable[..., Changes]) -> No
         assert got == expected, (kind, value)
 
 
-def test_an_instant_is_the_same_instant_in_any_session_zone(changes_of: Callable[..., Changes]) -> None:
+def test_an_instant_is_the_same_instant_in_any_session_zone(changes_of: Callable[..., FrameChanges]) -> None:
     schema = table("shop.t", {"id": "int", "at": "timestamp(6)"})
     at = dt.datetime(2024, 7, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
     changes = changes_of(batch(schema, [(None, {"id": 1, "at": at})]))
@@ -78,7 +78,7 @@ def test_an_instant_is_the_same_instant_in_any_session_zone(changes_of: Callable
     assert micros == int(at.timestamp()) * 1_000_000 + 1
 
 
-def test_absent_differs_from_null(changes_of: Callable[..., Changes]) -> None:
+def test_absent_differs_from_null(changes_of: Callable[..., FrameChanges]) -> None:
     schema = table("shop.t", {"id": "int", "a": "int", "b": "int"})
     rows = changes_of(batch(schema, [({"id": 1}, {"a": None})])).rows
 
@@ -86,7 +86,7 @@ def test_absent_differs_from_null(changes_of: Callable[..., Changes]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30, 31, 255, 300])
-def test_wide_tables_are_searched_by_spark(changes_of: Callable[..., Changes], count: int) -> None:
+def test_wide_tables_are_searched_by_spark(changes_of: Callable[..., FrameChanges], count: int) -> None:
     # U+1F69A sorts before U+FFEE in UTF-16, after it in UTF-8.
     names = [f"{'￮🚚'[n % 2]}{n}" for n in range(count)]
     schema = table("shop.wide", {"id": "int"} | dict.fromkeys(names, "int"))
@@ -97,7 +97,7 @@ def test_wide_tables_are_searched_by_spark(changes_of: Callable[..., Changes], c
     assert list(found) == list(range(count))
 
 
-def test_it_equals_what_spark_parses_from_json(spark: Any, changes_of: Callable[..., Changes]) -> None:
+def test_it_equals_what_spark_parses_from_json(spark: Any, changes_of: Callable[..., FrameChanges]) -> None:
     schema = table("shop.t", {"id": "int", "name": "text", "amount": "decimal(5,2)", "note": "text"})
     row = {"id": 300, "name": "é", "amount": Decimal("1.25"), "note": None}
     rows = changes_of(batch(schema, [(None, row)])).rows

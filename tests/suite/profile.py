@@ -81,9 +81,9 @@ class _Starts(logging.Handler):
         if not isinstance(record.args, tuple) or len(record.args) != 3:
             return
         server, step, _ = record.args
-        if step == progress.Step.INSTALL.value:
+        if step == progress.ProgressStep.INSTALL.value:
             self._began[record.thread or 0] = record.created
-        elif step == progress.Step.READY.value and (began := self._began.pop(record.thread or 0, None)):
+        elif step == progress.ProgressStep.READY.value and (began := self._began.pop(record.thread or 0, None)):
             self._profile.write("start", server=server, s=record.created - began)
 
 

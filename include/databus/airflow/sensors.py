@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.operators.failures import airflow_outcome
 from databus.core.flow import Flow
-from databus.ops.health.head import HeadLook, Place
+from databus.ops.health.head import FlowPosition, HeadLook
 
 
 class _FlowSensor(BaseOperator):
@@ -55,11 +55,11 @@ class _FlowSensor(BaseOperator):
         self.log.info("flow %s: %s", self.flow.name, found)
         return found
 
-    def looked(self, look: HeadLook) -> Place:
+    def looked(self, look: HeadLook) -> FlowPosition:
         """Return where the flow stands."""
         return look.place()
 
-    def is_met(self, place: Place) -> bool:
+    def is_met(self, place: FlowPosition) -> bool:
         """Tell whether there is nothing to wait for."""
         raise NotImplementedError
 
@@ -71,11 +71,11 @@ class _FlowSensor(BaseOperator):
 class ChangesSensor(_FlowSensor):
     """Waits until a flow's source has changes that the flow has not committed: of a shared log, of its own tables."""
 
-    def looked(self, look: HeadLook) -> Place:
+    def looked(self, look: HeadLook) -> FlowPosition:
         """Return where the flow stands, and whether there are changes."""
         return look.change()
 
-    def is_met(self, place: Place) -> bool:
+    def is_met(self, place: FlowPosition) -> bool:
         """Tell whether there are changes."""
         return place.has_changes
 
@@ -99,7 +99,7 @@ class LagSensor(_FlowSensor):
         super().__init__(**options)
         self.max_seconds, self.max_bytes = max_seconds, max_bytes
 
-    def is_met(self, place: Place) -> bool:
+    def is_met(self, place: FlowPosition) -> bool:
         """Tell whether the lag is within the bounds."""
         return place.within(self.max_seconds, self.max_bytes)
 

@@ -21,7 +21,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 
 if TYPE_CHECKING:
-    from databus.ops.health.head import HeadLook, Place
+    from databus.ops.health.head import FlowPosition, HeadLook
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,9 @@ _AGAIN_AT_MOST_S = 900.0
 """Seconds between two events for one place: how far waiting ever longer goes."""
 
 
-async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes: bool = False) -> AsyncIterator[Place]:
+async def places(
+    flow: Flow, poll_s: float, patience: int | None, *, of_changes: bool = False
+) -> AsyncIterator[FlowPosition]:
     """Yield a flow's place every `poll_s` seconds; after looks that failed, ever later up to half a minute.
 
     Connections are fetched anew after a look that failed: one may have been added or changed since, or Airflow did not

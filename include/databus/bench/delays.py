@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from databus.bench.loads import Load, Written
+from databus.bench.loads import Load, LoadReceipt
 from databus.core.errors.sandbox import SandboxError
 
 _PATIENCE_S = 60.0
@@ -36,7 +36,7 @@ class Delays:
         by_second: second of sending, since the epoch → longest delay of its rows.
     """
 
-    written: Written
+    written: LoadReceipt
     lost: int
     repeated: int
     delays_s: Sequence[float]
@@ -143,7 +143,7 @@ class Reader(threading.Thread):
         self._assigned.wait()
         self._raise()
 
-    def wait_for(self, written: Written) -> None:
+    def wait_for(self, written: LoadReceipt) -> None:
         """Wait until all of them arrived, or nothing came for long."""
         last, since = -1, time.monotonic()
         behind = written.first + written.rows
@@ -167,7 +167,7 @@ class Reader(threading.Thread):
         self.join()
         self._raise()
 
-    def delays(self, written: Written) -> Delays:
+    def delays(self, written: LoadReceipt) -> Delays:
         """Return what was seen of rows that were written; others are left out."""
         behind = written.first + written.rows
         seen, found, by_second = set[int](), array("d"), defaultdict[int, float](float)

@@ -21,7 +21,7 @@ from databus.bench.peer import DEFAULTS, DebeziumPeer
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Result
 from databus.bench.servers import fresh_servers, path_servers
-from databus.bench.turns import Turn
+from databus.bench.turns import SideRun
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
@@ -47,8 +47,8 @@ def run(options: FreshnessOptions, say: Callable[[str], None], ports_from: int =
 
 def measure(sandbox: Sandbox, options: FreshnessOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers."""
-    ours: list[Turn] = []
-    theirs: list[Turn] = []
+    ours: list[SideRun] = []
+    theirs: list[SideRun] = []
     idle = 0.0
     with log_writer(sandbox, "mysql") as writer:
         create_tables(writer.connection)
@@ -75,19 +75,19 @@ def measure(sandbox: Sandbox, options: FreshnessOptions, say: Callable[[str], No
 
 def one_turn(
     sandbox: Sandbox, load: Load, topics: Sequence[str], seconds: float, meters: Mapping[str, CpuMeter]
-) -> Turn:
+) -> SideRun:
     """Wait until a side follows what is written, let it settle, and time a turn of so many seconds."""
     bootstrap = sandbox.address("kafka")
     delays.until_followed(load, bootstrap, topics, WITHIN_S, lambda: None)
     return timed(load, bootstrap, topics, seconds, meters)
 
 
-def timed(load: Load, bootstrap: str, topics: Sequence[str], seconds: float, meters: Mapping[str, CpuMeter]) -> Turn:
+def timed(load: Load, bootstrap: str, topics: Sequence[str], seconds: float, meters: Mapping[str, CpuMeter]) -> SideRun:
     """Let a side that follows settle, and time a turn."""
     load.write(SETTLE_S)
     before = {name: meter.seconds() for name, meter in meters.items()}
     found = delays.measured(load, bootstrap, topics, seconds)
-    return Turn.of(found, {name: meter.seconds() - before[name] for name, meter in meters.items()})
+    return SideRun.of(found, {name: meter.seconds() - before[name] for name, meter in meters.items()})
 
 
 class Peer:
@@ -104,7 +104,7 @@ class Peer:
         self._connector = DebeziumPeer(sandbox, "fresh_peer", tables, DEFAULTS)
         self._known = 0
 
-    def turn(self, seconds: float) -> Turn:
+    def turn(self, seconds: float) -> SideRun:
         """Start it, let it catch up, time a turn, and stop it."""
         self._load.write(SETTLE_S)
         self._connector.catch_up(self._load.written, WITHIN_S, known=self._known)

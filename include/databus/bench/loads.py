@@ -22,7 +22,7 @@ _PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Written:
+class LoadReceipt:
     """What one call wrote.
 
     Attributes:
@@ -56,7 +56,7 @@ class Load(ABC):
     def settle(self) -> None:
         """Wait until all that was sent is written."""
 
-    def write(self, seconds: float) -> Written:
+    def write(self, seconds: float) -> LoadReceipt:
         """Write for so long at the rate; what was late is made up for."""
         rows, first = max(1, round(self.rows_per_s * seconds)), self.written + 1
         began, done = time.perf_counter(), 0
@@ -69,7 +69,7 @@ class Load(ABC):
                 time.sleep(ahead)
         self.settle()
         self.written += rows
-        return Written(first, rows, time.perf_counter() - began)
+        return LoadReceipt(first, rows, time.perf_counter() - began)
 
 
 class TableLoad(Load):

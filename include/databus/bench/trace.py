@@ -48,7 +48,7 @@ dag = flow_dag(flow, every=timedelta(minutes=1))
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRecord:
     """A record as a consumer has read it: what is asked for, and what the answers must name.
 
     Attributes:
@@ -139,7 +139,7 @@ def _flow(start: str, *, documents: bool) -> Flow:
     )
 
 
-def _sample(sandbox: Sandbox, options: TraceOptions) -> Iterator[Known]:
+def _sample(sandbox: Sandbox, options: TraceOptions) -> Iterator[KnownRecord]:
     """Yield records, spread over the topic, that are the newest of their keys and no deletes."""
     newest: dict[bytes, tuple[str, dict[str, Any]]] = {}
     for place, key, text in _records(sandbox.address("kafka")):
@@ -148,7 +148,7 @@ def _sample(sandbox: Sandbox, options: TraceOptions) -> Iterator[Known]:
     for key, place, value in kept[:: max(1, len(kept) // options.records)][: options.records]:
         source = value["source"]
         document = f"{NAME}/{json.loads(key)['id']}" if options.documents else ""
-        yield Known(
+        yield KnownRecord(
             place, source["event_id"], source["gtid"], f"{source['file']}:{source['pos']}", key.decode(), document
         )
 
@@ -179,7 +179,7 @@ def _records(bootstrap: str) -> Iterator[tuple[str, bytes, bytes]]:
                 raise KafkaException(error)
 
 
-def _ask(sandbox: Sandbox, folder: Path, record: Known, kind: str) -> tuple[float, float]:
+def _ask(sandbox: Sandbox, folder: Path, record: KnownRecord, kind: str) -> tuple[float, float]:
     """Run the command; return seconds of wall and of CPU.
 
     Raises:

@@ -14,7 +14,7 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True)
-class Turn:
+class SideRun:
     """One turn of a side.
 
     Attributes:
@@ -36,7 +36,7 @@ class Turn:
     slowest_s: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Delays, cpu_seconds: Mapping[str, float]) -> Turn:
+    def of(cls, found: Delays, cpu_seconds: Mapping[str, float]) -> SideRun:
         """Return the turn in which a reader saw these delays."""
         slowest = sorted(found.by_second.items(), key=lambda item: -item[1])[:_SLOWEST]
         rows, seconds = found.written.rows, found.written.seconds
@@ -68,7 +68,7 @@ def percentile(ascending: Sequence[float], share: float) -> float:
     return ascending[int((len(ascending) - 1) * share)]
 
 
-def require_once(turns: Sequence[Turn]) -> None:
+def require_once(turns: Sequence[SideRun]) -> None:
     """Judge our turns.
 
     Raises:
@@ -79,7 +79,7 @@ def require_once(turns: Sequence[Turn]) -> None:
             raise ReconciliationError(f"of {turn.rows} rows {turn.lost} were lost and {turn.repeated} came twice")
 
 
-def compared(peer: str, ours: Sequence[Turn], theirs: Sequence[Turn]) -> dict[str, float]:
+def compared(peer: str, ours: Sequence[SideRun], theirs: Sequence[SideRun]) -> dict[str, float]:
     """Return our figures, and the peer's with ratios where it had a turn."""
     figures = _figures("", ours)
     if theirs:
@@ -93,12 +93,12 @@ def rounded(figures: Mapping[str, float]) -> dict[str, float]:
     return {key: float(f"{value:.4g}") for key, value in figures.items()}
 
 
-def details(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def details(turns: Sequence[SideRun]) -> list[dict[str, Any]]:
     """Return the turns without their single delays."""
     return [{k: v for k, v in asdict(turn).items() if k != "delays_s"} for turn in turns]
 
 
-def _figures(prefix: str, turns: Sequence[Turn]) -> dict[str, float]:
+def _figures(prefix: str, turns: Sequence[SideRun]) -> dict[str, float]:
     together = sorted(delay for turn in turns for delay in turn.delays_s)
     if not together:
         return {}

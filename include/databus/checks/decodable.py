@@ -10,7 +10,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field, fields_of
 from databus.rows.frames.selection import EVERY_TABLE
 
@@ -57,7 +57,7 @@ class Decodable(RowCheck):
     def _reasons(self) -> tuple[str, ...]:
         return (self.reason,) if self.reason else REASONS
 
-    def _field(self, changes: Changes, schema: TableSchema) -> Field | None:  # noqa: ARG002 - flags name the source's columns
+    def _field(self, changes: FrameChanges, schema: TableSchema) -> Field | None:  # noqa: ARG002 - flags name the source's columns
         found = next((field for field in fields_of(schema) if field.source == self.column), None)
         if found is None and self.tables != EVERY_TABLE:
             known = ", ".join(column.name for column in schema.columns)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from databus.rows.violations import ColumnValues, Mask
 
 
-class Judged(Decodable):
+class RowFilterLacks(Decodable):
     """No row filter was in want of the column; asked for by each source with row filters, not by users.
 
     Deletes are looked at too: where a row that is gone stood is what its delete says.
@@ -35,6 +35,6 @@ class Judged(Decodable):
         return mask
 
 
-def judged_checks(flow: Flow) -> tuple[Judged, ...]:
+def judged_checks(flow: Flow) -> tuple[RowFilterLacks, ...]:
     """Return the checks that the row filters of a flow's source ask for."""
-    return tuple(Judged(column=column) for column in flow.source.judged_columns())
+    return tuple(RowFilterLacks(column=column) for column in flow.source.judged_columns())

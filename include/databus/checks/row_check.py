@@ -9,7 +9,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.flow_specs import CheckSpec
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field
 from databus.rows.frames.selection import EVERY_TABLE, matches
 
@@ -67,7 +67,7 @@ class RowCheck(CheckSpec):
         """
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-        if not isinstance(changes, Changes):
+        if not isinstance(changes, FrameChanges):
             raise ConfigError(f"{self.check_name} needs the typed view of rows, got {type(changes).__name__}")
 
         def violated(schema: TableSchema) -> Any | None:
@@ -79,7 +79,7 @@ class RowCheck(CheckSpec):
         looked_at = F.col("op").isin(*self.ops) & ~F.col("filtered")
         return F.coalesce(looked_at, F.lit(False)) & changes.per_table(violated, otherwise=False)
 
-    def source_column(self, changes: Changes, schema: TableSchema) -> str | None:
+    def source_column(self, changes: FrameChanges, schema: TableSchema) -> str | None:
         """Return the source's name of the column that is looked at in a table, None where none is.
 
         Raises:
@@ -106,7 +106,7 @@ class RowCheck(CheckSpec):
         """Return the check's name."""
         return self.check_name
 
-    def _field(self, changes: Changes, schema: TableSchema) -> Field | None:
+    def _field(self, changes: FrameChanges, schema: TableSchema) -> Field | None:
         field = changes.field(self.column, schema)
         if field is None and self.tables != EVERY_TABLE:
             known = ", ".join(column.name for column in schema.columns)

@@ -19,7 +19,7 @@ from databus.core.amounts import counted
 from databus.core.errors.config import BackfillRangeError
 from databus.core.state.backfill import Mode, aim_of
 from databus.ops.backfill.delivered import delivered_in
-from databus.ops.backfill.run import Run, Wanted, preview, run_backfill
+from databus.ops.backfill.run import BackfillRequest, BackfillRun, preview, run_backfill
 from databus.ops.backfill.status import BackfillState, state_of, status
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
@@ -73,7 +73,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not start or not end:
             raise BackfillRangeError(f"flow {flow}: a backfill needs --from and --to", hint=f"Each is {_PLACE}.")
         aim = aim_of(mode, suffix, name, into_live=into_live)
-        wanted = Wanted(start, end, aim, in_order, accept, past_statements)
+        wanted = BackfillRequest(start, end, aim, in_order, accept, past_statements)
         if not execute:
             planned = preview(spec, services, wanted, operator())
             show_one(_shown(state_of(spec, services, planned).to_json(), output), output)
@@ -93,7 +93,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
         drain = Drain()
         with drain_on_signals(drain):
-            moved = run_backfill(spec, services, wanted, Run(session, identity, drain))
+            moved = run_backfill(spec, services, wanted, BackfillRun(session, identity, drain))
         show_one(_shown(moved.to_json(), output), output)
         raise typer.Exit(exit_code_of_rows(missing=_missing(moved)))
 

@@ -17,7 +17,7 @@ from databus.cli.terminal.exits import OK
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows, stdout
 from databus.core.amounts import counted
 from databus.core.errors.config import ConfigError
-from databus.ops.decode.files import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
+from databus.ops.decode.files import ArrowStreams, DecodedFile, DecodedFiles, JsonLines, NoOutput, Output, decode_files
 
 
 class Rows(enum.StrEnum):
@@ -108,7 +108,7 @@ def _read(script: Path | None) -> dict[str, str]:
         raise typer.BadParameter(f"{script} cannot be read: {error}", param_hint="--definitions") from None
 
 
-def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
+def _show(decoded: DecodedFiles, form: Format, *, to_stdout: bool) -> None:
     if form is not Format.TABLE:
         show_one(decoded.to_json(), form, to_stderr=not to_stdout)
         return

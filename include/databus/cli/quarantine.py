@@ -19,12 +19,12 @@ from databus.core.amounts import counted
 from databus.core.batches.counts import SinkCounts, by_sink
 from databus.core.errors.config import ConfigError
 from databus.core.errors.records import ReplaysRefusedError
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_preview import refusals
-from databus.ops.quarantine.replay_refusals import Refused
+from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity
 from databus.runtime.spark.session import classic_session, connect_session
@@ -124,7 +124,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
             _preview([row.to_json() for row in held], flow, output)
             _warn_of(refusals(spec, services, held))
             return
-        said = Said(operator(), reason, accept, "a replay of rows held back")
+        said = Attribution(operator(), reason, accept, "a replay of rows held back")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         try:
@@ -137,7 +137,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
-def _warn_of(refused: Sequence[Refused]) -> None:
+def _warn_of(refused: Sequence[ReplayRefusal]) -> None:
     """Say on stderr which rows of a preview would be refused as things are."""
     for one in refused:
         rows = f"batch {one.batch} ({counted(one.rows, 'row')})"
@@ -172,7 +172,7 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
-        said = Said(operator(), reason, what="the decision that rows held back are discarded")
+        said = Attribution(operator(), reason, what="the decision that rows held back are discarded")
         count = quarantine.discard(spec, services, wanted, said)
     show_one({"flow": flow, "discarded": count}, output)
 

@@ -14,7 +14,7 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from databus.cli.terminal.options import Output, sandbox_home
 from databus.cli.terminal.output import ERR, OUT, Format, show_rows
-from databus.sandbox import ProgressEvent, Sandbox, SandboxOptions, Step
+from databus.sandbox import ProgressEvent, ProgressStep, Sandbox, SandboxOptions
 from databus.sandbox.accounts import logins
 from databus.sandbox.state import homes_below
 from databus.sandbox.status import ServerState, ServerStatus
@@ -105,7 +105,11 @@ def env(home: Home = None) -> None:
 def drawn() -> Iterator[Callable[[ProgressEvent], None]]:
     """Draw a line per server on a terminal; elsewhere write a line when a server is ready or failed."""
     if not ERR.is_terminal or os.environ.get("CI"):
-        yield lambda event: _say(event) if event.step in (Step.READY, Step.FAILED, Step.STOPPED) else None
+        yield (
+            lambda event: (
+                _say(event) if event.step in (ProgressStep.READY, ProgressStep.FAILED, ProgressStep.STOPPED) else None
+            )
+        )
         return
     tasks: dict[str, TaskID] = {}
     columns = (SpinnerColumn(), TextColumn("{task.description:<14}"), TextColumn("{task.fields[what]}"))
@@ -115,7 +119,7 @@ def drawn() -> Iterator[Callable[[ProgressEvent], None]]:
             if event.server not in tasks:
                 tasks[event.server] = bars.add_task(event.server, total=1, what="")
             counted = f" {event.done}/{event.total}" if event.total else ""
-            over = event.step in (Step.READY, Step.FAILED, Step.STOPPED)
+            over = event.step in (ProgressStep.READY, ProgressStep.FAILED, ProgressStep.STOPPED)
             bars.update(tasks[event.server], what=f"{event.step} {event.detail}{counted}", completed=int(over))
 
         yield draw

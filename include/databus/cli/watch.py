@@ -20,7 +20,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
 from databus.observe.prometheus import CONTENT_TYPE, render
 from databus.ops.health.airflow import AirflowHealth
-from databus.ops.health.watch import Round, Watch, run
+from databus.ops.health.watch import FlowWatch, Round, run
 from databus.runtime.drain import Drain, drain_on_signals
 
 _STALE_ROUNDS = 3
@@ -41,7 +41,7 @@ def watch(
 ) -> None:
     """Judge all flows by their alert rules and tell their channels, also when Airflow is down."""
     health = AirflowHealth(airflow) if airflow else None
-    watched = Watch(dags, connection_source(), Settings.from_environment(), health)
+    watched = FlowWatch(dags, connection_source(), Settings.from_environment(), health)
     drain = Drain()
     try:
         if once:
@@ -68,7 +68,7 @@ def _say(found: Round) -> None:
 
 
 @contextmanager
-def _served(watched: Watch, listen: str, every_s: float) -> Iterator[None]:
+def _served(watched: FlowWatch, listen: str, every_s: float) -> Iterator[None]:
     """Serve /metrics and /health while the block runs."""
     if not listen:
         yield

@@ -213,7 +213,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Sought:
+class ChangeSelector:
     """Which changes of a batch are looked for: those of some ids, else what is given must match.
 
     Attributes:
@@ -259,7 +259,7 @@ class TraceableSink(Protocol):
         """
         ...
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> Sequence[Sighting]:
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> Sequence[Sighting]:
         """Return what a batch wrote that is sought, by targeted reads of its outputs.
 
         Args:

@@ -20,7 +20,7 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import holds_a_record
 from databus.demo.report import show
 from databus.demo.shop import ShopWriter, create_shop
-from databus.demo.verdict import Judge, Verdict
+from databus.demo.verdict import FlowVerdict, Judge
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import APPLICATION, logins
 
@@ -100,7 +100,7 @@ class Stage:
             self.say("the first row can be read in Kafka")
 
 
-def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[Verdict]:
+def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[FlowVerdict]:
     """Create the shop, let Airflow run the flows while a writer changes it, and judge what arrived."""
     with _shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
         create_shop(connection)

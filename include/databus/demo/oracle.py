@@ -16,7 +16,7 @@ State = dict[str, dict[str, Any]]
 
 
 @dataclass
-class Seen:
+class ConsumedTopic:
     """What a read_committed consumer saw of one topic.
 
     Attributes:
@@ -36,9 +36,9 @@ class Seen:
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Seen:
+def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> ConsumedTopic:
     """Apply Debezium-style records (key, value) in the order a consumer got them."""
-    seen = Seen()
+    seen = ConsumedTopic()
     ids: set[str] = set()
     last: dict[tuple[str, str], tuple[int, str, int, int]] = {}
     for key, value in records:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from databus.demo.verdict import Verdict
+from databus.demo.verdict import FlowVerdict
 
 _MISMATCHES_SHOWN = 10
 _RUNS_SHOWN = 3
@@ -15,7 +15,7 @@ _WIDTH = 112
 """Columns of a terminal that the table needs; where there is none, rich would take 80."""
 
 
-def show(verdicts: Sequence[Verdict], first_row_s: float | None) -> None:
+def show(verdicts: Sequence[FlowVerdict], first_row_s: float | None) -> None:
     """Print the result to standard output."""
     console = Console(highlight=False, soft_wrap=True)
     console.width = max(console.width, _WIDTH)

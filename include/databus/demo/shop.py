@@ -65,7 +65,7 @@ def create_shop(connection: pymysql.connections.Connection[Any]) -> None:
 
 
 @dataclass
-class Written:
+class ShopTotals:
     """What a writer did.
 
     Attributes:
@@ -97,9 +97,9 @@ class ShopWriter:
         self._customers: list[int] = []
         self._products: list[str] = []
         self._version = 0
-        self.written = Written()
+        self.written = ShopTotals()
 
-    def run(self, transactions: int, stop: Callable[[], bool] = lambda: False) -> Written:
+    def run(self, transactions: int, stop: Callable[[], bool] = lambda: False) -> ShopTotals:
         """Commit so many transactions, fewer when `stop` says so."""
         for _ in range(transactions):
             if stop():

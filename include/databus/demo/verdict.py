@@ -13,8 +13,8 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import index_documents, topic_records
-from databus.demo.oracle import Seen, State, fold, mismatches, source_state
-from databus.demo.shop import Written
+from databus.demo.oracle import ConsumedTopic, State, fold, mismatches, source_state
+from databus.demo.shop import ShopTotals
 from databus.ops.flows.discovery import find_flow
 from databus.ops.health.lag import measure
 from databus.ops.services import open_services
@@ -38,7 +38,7 @@ class RunLink:
 
 
 @dataclass
-class Verdict:
+class FlowVerdict:
     """What arrived of one flow.
 
     Attributes:
@@ -79,18 +79,18 @@ class Judge:
 
     sandbox: Sandbox
     connection: Any
-    written: Written
+    written: ShopTotals
     api: AirflowApi
     dags: Path
 
-    def verdict(self, flow: str) -> Verdict:
+    def verdict(self, flow: str) -> FlowVerdict:
         """Judge one flow as it stands now; a sink that is not there yet is a mismatch."""
         checks = {
             "orders_to_kafka": self._orders_to_kafka,
             "orders_to_search": self._orders_to_search,
             "shop_fan_out": self._shop_fan_out,
         }
-        verdict = Verdict(flow)
+        verdict = FlowVerdict(flow)
         try:
             checks[flow](verdict)
         except Exception as error:  # noqa: BLE001 - whatever keeps a consumer from reading is the flow's failure
@@ -101,17 +101,17 @@ class Judge:
         verdict.runs = [RunLink(r["state"], self.api.run_address(flow, r["dag_run_id"])) for r in runs]
         return verdict
 
-    def _orders_to_kafka(self, verdict: Verdict) -> None:
+    def _orders_to_kafka(self, verdict: FlowVerdict) -> None:
         verdict.source_rows = self.written.rows("orders")
         expected = self._state("orders", _without_card)
         _judge_topic(verdict, self._topic("cdc.orders"), {"shop.orders": expected}, self.written)
 
-    def _orders_to_search(self, verdict: Verdict) -> None:
+    def _orders_to_search(self, verdict: FlowVerdict) -> None:
         verdict.source_rows = self.written.rows("orders") + self.written.rows("products")
         self._judge_index(verdict, "orders", self._state("orders", _hashed_card))
         self._judge_index(verdict, "products", self._state("products"))
 
-    def _shop_fan_out(self, verdict: Verdict) -> None:
+    def _shop_fan_out(self, verdict: FlowVerdict) -> None:
         verdict.source_rows = sum(self.written.changes.values())
         customers = self._state("customers", _masked_email)
         _judge_topic(verdict, self._topic("shop.people"), {"shop.customers": customers}, self.written)
@@ -122,19 +122,19 @@ class Judge:
         verdict.problems += mismatches(shown, trade.state.get("shop.orders", {}))
         self._judge_index(verdict, "shop-people", customers)
 
-    def _judge_index(self, verdict: Verdict, index: str, expected: State) -> None:
+    def _judge_index(self, verdict: FlowVerdict, index: str, expected: State) -> None:
         documents = index_documents(self.sandbox.address("opensearch"), index)
         verdict.documents = (verdict.documents or 0) + len(documents)
         by_id = {_document_id(key): row for key, row in expected.items()}
         verdict.problems += [f"{index} {line}" for line in mismatches(by_id, documents)]
 
-    def _topic(self, topic: str) -> Seen:
+    def _topic(self, topic: str) -> ConsumedTopic:
         return fold(topic_records(self.sandbox.address("kafka"), topic))
 
     def _state(self, table: str, change: Callable[[dict[str, Any]], Any] = lambda row: row) -> State:
         return source_state(self.connection, f"shop.{table}", _KEYS[table], change)
 
-    def add_lag(self, verdict: Verdict) -> None:
+    def add_lag(self, verdict: FlowVerdict) -> None:
         """Measure how far behind the source the flow's checkpoint is."""
         environment = databus_environment(self.sandbox.status(), self.sandbox.home)
         flow = find_flow(verdict.flow, self.dags).flow
@@ -144,7 +144,7 @@ class Judge:
         verdict.lag_s = lag.seconds if lag else None
 
 
-def _judge_topic(verdict: Verdict, seen: Seen, expected: dict[str, State], written: Written) -> None:
+def _judge_topic(verdict: FlowVerdict, seen: ConsumedTopic, expected: dict[str, State], written: ShopTotals) -> None:
     verdict.messages = (verdict.messages or 0) + seen.messages
     for name, count in (("duplicated", seen.duplicates), ("out of order", seen.disordered)):
         if count:

@@ -53,7 +53,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True)
-class Edge:
+class EpochOffset:
     """An offset of a log, with the leader epoch that goes with it (-1 unknown)."""
 
     offset: int
@@ -123,11 +123,11 @@ class KafkaCluster:
                 found[name] = TopicFacts(str(topic.topic_id), len(topic.partitions))
         return found
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, Edge]:
+    def earliest(self, places: Iterable[Place]) -> dict[Place, EpochOffset]:
         """Return the first offset of each partition; one that is gone meanwhile is left out."""
         return self._offsets("read the first offsets", dict.fromkeys(places, _EARLIEST))
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, Edge]:
+    def ends(self, places: Iterable[Place]) -> dict[Place, EpochOffset]:
         """Return where reading ends now: the last stable offset, or the high watermark for read_uncommitted."""
         return self._offsets("read the last offsets", dict.fromkeys(places, _LATEST))
 
@@ -151,8 +151,8 @@ class KafkaCluster:
 
     def _offsets(
         self, doing: str, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel | None = None
-    ) -> dict[Place, Edge]:
-        found: dict[Place, Edge] = {}
+    ) -> dict[Place, EpochOffset]:
+        found: dict[Place, EpochOffset] = {}
         left, deadline = dict(wanted), monotonic() + self.settings.timeout_s
         while left:
             futures = self.admin.list_offsets(
@@ -169,7 +169,7 @@ class KafkaCluster:
                 del left[place]
                 edge = self._result(f"{doing} of {place[0]}[{place[1]}]", future, _UNKNOWN)
                 if edge is not None:
-                    found[place] = Edge(edge.offset, -1 if edge.leader_epoch is None else edge.leader_epoch)
+                    found[place] = EpochOffset(edge.offset, -1 if edge.leader_epoch is None else edge.leader_epoch)
             if left:
                 sleep(_AGAIN_S)
         return found

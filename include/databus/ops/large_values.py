@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from databus.binlog.segments.large_values import ClaimStore, KeptClaim, claim_below, read_claim
+from databus.binlog.segments.large_values import KeptLargeValue, LargeValueStore, claim_below, read_claim
 from databus.binlog.segments.retention import KeepLimit
 from databus.core.settings import Settings
 
@@ -45,7 +45,7 @@ def save_claim(reference: str, path: Path, settings: Settings) -> int:
     return size
 
 
-def prune_claims(settings: Settings, limit: KeepLimit | None = None, *, execute: bool) -> Sequence[KeptClaim]:
+def prune_claims(settings: Settings, limit: KeepLimit | None = None, *, execute: bool) -> Sequence[KeptLargeValue]:
     """Return the claims over a limit (default: the installation's) that no row referred to for 7 days.
 
     Args:
@@ -57,6 +57,6 @@ def prune_claims(settings: Settings, limit: KeepLimit | None = None, *, execute:
         ConfigError: DATABUS_SEGMENT_KEEP cannot be read.
         SourceUnavailableError: the store cannot be used.
     """
-    store = ClaimStore(settings.segment_store)
+    store = LargeValueStore(settings.segment_store)
     limit = KeepLimit.parse(settings.segment_keep) if limit is None else limit
     return store.prune(limit) if execute else store.surplus(limit)

@@ -31,7 +31,7 @@ class _Open(Generic[T]):
     users: int
 
 
-class Shared(Generic[T]):
+class SharedClients(Generic[T]):
     """Things of one kind, by key. Safe for several threads, as what is opened has to be."""
 
     def __init__(self) -> None:

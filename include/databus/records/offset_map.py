@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.positions.offset_map import Place, Stretch, stretches_of
+from databus.core.positions.offset_map import MappedRange, Place, stretches_of
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
 from databus.records.ledger.pages import LedgerPages
@@ -36,7 +36,7 @@ class OffsetMapTable:
         page = LedgerPages(self._store).newest(self._flow)
         return (page.generation, page.number, page.entry) if page else (0, 0, None)
 
-    def around(self, upto: tuple[int, int], place: Place, position: int, incarnation: int) -> list[Stretch]:
+    def around(self, upto: tuple[int, int], place: Place, position: int, incarnation: int) -> list[MappedRange]:
         """Return what tells the image of a source offset: the rows that hold it, its neighbours and the last; by age.
 
         Args:
@@ -49,7 +49,7 @@ class OffsetMapTable:
 
     def around_target(
         self, upto: tuple[int, int], source: Place, target: Place, position: int, incarnation: int
-    ) -> list[Stretch]:
+    ) -> list[MappedRange]:
         """Return the same of an offset of the target, of what came from one source partition."""
         c = t.offset_map.c
         mine = self._of(upto, source, incarnation) & (c.target_topic == target[0]) & (c.target_partition == target[1])
@@ -68,7 +68,9 @@ class OffsetMapTable:
             found = connection.execute(wanted).one_or_none()
         return None if found is None else (found.source_topic, found.source_partition)
 
-    def between(self, upto: tuple[int, int], place: Place, offsets: tuple[int, int], *, back: bool) -> list[Stretch]:
+    def between(
+        self, upto: tuple[int, int], place: Place, offsets: tuple[int, int], *, back: bool
+    ) -> list[MappedRange]:
         """Return the rows that touch [first, last) of a partition of the source, with `back` of the target; by age."""
         c, names = t.offset_map.c, TARGET if back else SOURCE
         topic, partition, begin, end = (c[name] for name in names)
@@ -101,7 +103,7 @@ class OffsetMapTable:
         mine = (c.source_topic == source[0]) & (c.source_partition == source[1]) & (c.incarnation == incarnation)
         return self._up_to(upto) & mine
 
-    def _around(self, mine: sa.ColumnElement[bool], names: tuple[str, ...], position: int) -> list[Stretch]:
+    def _around(self, mine: sa.ColumnElement[bool], names: tuple[str, ...], position: int) -> list[MappedRange]:
         c = t.offset_map.c
         begin, end = c[names[2]], c[names[3]]
         found: dict[int, sa.Row[Any]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.positions.offset_map import Span, Stretch, stretches_of
+from databus.core.positions.offset_map import MappedRange, OffsetSpan, stretches_of
 from databus.core.state.checkpoint import HistoryEntry
 
 SOURCE = ("source_topic", "source_partition", "source_from", "source_upto")
@@ -33,12 +33,12 @@ def map_rows(flow: str, generation: int, entries: Iterable[HistoryEntry], now: d
     ]
 
 
-def stretch_of(row: sa.Row[Any]) -> Stretch:
+def stretch_of(row: sa.Row[Any]) -> MappedRange:
     """Return what a row holds."""
-    return Stretch(
+    return MappedRange(
         row.number,
         row.incarnation,
         (row.source_topic, row.source_partition),
         (row.target_topic, row.target_partition),
-        tuple(Span(a, b, c, d, bool(exact)) for a, b, c, d, exact in row.spans),
+        tuple(OffsetSpan(a, b, c, d, bool(exact)) for a, b, c, d, exact in row.spans),
     )

@@ -66,7 +66,7 @@ class SqlRecorder:
             RecordingError: they could not be stored.
         """
         with self.store.transaction() as connection:
-            told = _Told(self.store, connection)
+            told = _ReportBatch(self.store, connection)
             for report in reports:
                 told.put(report)
             told.flush()
@@ -154,7 +154,7 @@ def _forget_plans(connection: sa.Connection, flow: str, batch: int, rows: Sequen
     connection.execute(sa.update(t.quarantine).where(others).values(plan_hash=None))
 
 
-class _Told:
+class _ReportBatch:
     """Reports on their way into one transaction: what hangs on several of them goes in by one statement per table."""
 
     def __init__(self, store: RecordStore, connection: sa.Connection):

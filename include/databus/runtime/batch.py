@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _EngineResult:
     """What the engine did for a batch, before anything is committed."""
 
     tables: Mapping[str, TableCounts]
@@ -112,7 +112,7 @@ def move_batch(
     return report, committed
 
 
-def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: StageTimes) -> Pace:
+def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _EngineResult, times: StageTimes) -> Pace:
     """Judge by how the sinks took this batch how large the next one may be."""
     seconds = times.durations_ms.get("dispatch", 0.0) / 1000
     # While a sink is behind, a plan is tried again because of that sink, which has left.
@@ -125,7 +125,7 @@ def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: 
     return after
 
 
-def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _EngineResult:
     """Read, transform, check and dispatch the rows of a planned range."""
     flow, planned = session.flow, batch.source
     passed = session.passed.over(planned.range) if session.passed else None
@@ -168,7 +168,9 @@ def _held(session: FlowSession, checked: DataFrame, passed: frozenset[str] | Non
     return [replace(row, stage=name) for row in mine if row.event_id not in passed]
 
 
-def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None) -> _Moved:
+def _move_direct(
+    session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None
+) -> _EngineResult:
     """Move the rows of a planned range by the direct lane: they are read inside the dispatch."""
     flow, planned = session.flow, batch.source
     with times.stage("check"):
@@ -187,13 +189,13 @@ def _moved(
     done: Mapping[str, Dispatched],
     whole: Sequence[CheckResult],
     held: Sequence[RejectedRow],
-) -> _Moved:
+) -> _EngineResult:
     """Compare what each sink was given and wrote with what was read, and put the outcome together."""
     names, observed = counts.table_names(planned), next(iter(done.values())).observed
     receipts = {name: (d.given, d.receipts) for name, d in done.items()}
     tables = counts.reconcile(flow, planned, observed, counts.table_counts(names, observed), receipts)
     written = tuple(r for spec in flow.sinks if spec.sink_name in done for r in done[spec.sink_name].receipts)
-    return _Moved(
+    return _EngineResult(
         tables,
         written,
         (*counts.check_results(flow, names, observed), *whole),
@@ -201,7 +203,7 @@ def _moved(
     )
 
 
-def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _EngineResult:
     """Close a batch whose range holds no row of the flow: every slot commits its marker, the checkpoint moves."""
     with times.stage("check"):
         # A range without bytes (rotations of an idle source) is no batch of data that could be too small or too old.
@@ -215,7 +217,7 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
             slots = batch.plan.sinks[name].slots
             with naming(name):
                 receipts += _write_nothing(session, batch.source, sink.writer(batch.plan), slots)
-    return _Moved({}, tuple(receipts), whole, ())
+    return _EngineResult({}, tuple(receipts), whole, ())
 
 
 def _write_nothing(session: FlowSession, planned: SourcePlan, writer: SlotWriter, slots: int) -> list[WriteReceipt]:

@@ -14,7 +14,7 @@ from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec
 from databus.core.state.plan import SourcePlan
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,7 +34,7 @@ def row_checks(flow: Flow) -> list[CheckSpec]:
     return [*(c for c in flow.checks if c.looks_at_rows), *asked]
 
 
-def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:
+def check(flow: Flow, changes: FrameChanges, taken: Column) -> DataFrame:
     """Return the rows with `violations` (names of violated checks) and `state`.
 
     Args:

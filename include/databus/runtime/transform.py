@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.hidden_columns import RememberedHidden
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden_loss import HiddenLoss
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def transform(flow: Flow, rows: DataFrame, planned: SourcePlan) -> Changes:
+def transform(flow: Flow, rows: DataFrame, planned: SourcePlan) -> FrameChanges:
     """Return the rows after all transforms; lazy.
 
     Raises:
         TransformError: a transform cannot be applied, or a table lost a column within the range that one of them hides.
     """
-    changes = Changes.of(rows, planned.tables)
+    changes = FrameChanges.of(rows, planned.tables)
     for spec in flow.transforms:
         changes = spec.apply(changes)  # type: ignore[assignment] # the only implementation
     if changes.hidden is not None:

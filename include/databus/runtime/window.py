@@ -28,7 +28,7 @@ from databus.runtime.marker_refresh import Upkeep
 from databus.runtime.sink_outage.lagging_sinks import SinksBehind
 from databus.runtime.tables.missing_tables import MissingTables
 from databus.runtime.takeover.sweep import sweep
-from databus.runtime.takeover.takeover import Claimed, refuse_superseded, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, refuse_superseded, take_over
 from databus.runtime.window_limits import WindowControl
 from databus.runtime.window_result import WindowResult
 from databus.runtime.zookeeper_loss.policy import is_detached, outlasting
@@ -84,7 +84,7 @@ def _run(session: FlowSession, control: WindowControl, missing: MissingTables | 
 
 def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     """Bring ZooKeeper and the ledger up to date under a new claim; return where the flow goes on from."""
-    checkpoint = take_over(Claimed.of(session, lease)) or _start(session, lease)
+    checkpoint = take_over(ClaimedFlow.of(session, lease)) or _start(session, lease)
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
     _page_out(session)

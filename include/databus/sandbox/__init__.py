@@ -4,9 +4,9 @@ Each kind of server lives in `servers/`; `Sandbox` starts, stops, kills and show
 path may import this.
 """
 
-from databus.sandbox.progress import Progress, ProgressEvent, Step
+from databus.sandbox.progress import Progress, ProgressEvent, ProgressStep
 from databus.sandbox.sandbox import Sandbox
 from databus.sandbox.state import SandboxOptions
 from databus.sandbox.status import ServerState, ServerStatus
 
-__all__ = ["Progress", "ProgressEvent", "Sandbox", "SandboxOptions", "ServerState", "ServerStatus", "Step"]
+__all__ = ["Progress", "ProgressEvent", "ProgressStep", "Sandbox", "SandboxOptions", "ServerState", "ServerStatus"]

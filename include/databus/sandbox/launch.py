@@ -11,7 +11,7 @@ from pathlib import Path
 
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.process import Command, is_alive, spawn
-from databus.sandbox.progress import ProgressEvent, Step
+from databus.sandbox.progress import ProgressEvent, ProgressStep
 from databus.sandbox.servers.protocol import Context, NotHealthyError, Server
 from databus.sandbox.state import StoredProcess
 
@@ -23,9 +23,9 @@ Record = Callable[[tuple[StoredProcess, ...]], None]
 
 def make_ready(server: Server, context: Context) -> Context:
     """Fetch the program and write its configuration; the context then knows where the program is."""
-    context.progress(ProgressEvent(server.name, Step.INSTALL))
+    context.progress(ProgressEvent(server.name, ProgressStep.INSTALL))
     context = context.installed_at(server.install(context))
-    context.progress(ProgressEvent(server.name, Step.PREPARE))
+    context.progress(ProgressEvent(server.name, ProgressStep.PREPARE))
     server.prepare(context)
     return context
 
@@ -91,7 +91,7 @@ def wait_healthy(
                 hint=f"The whole log: {processes[0].log}",
                 code="sandbox_server_unhealthy",
             )
-        context.progress(ProgressEvent(server.name, Step.WAIT, reason.splitlines()[0][:120]))
+        context.progress(ProgressEvent(server.name, ProgressStep.WAIT, reason.splitlines()[0][:120]))
         cancelled.wait(_POLL_S)
 
 

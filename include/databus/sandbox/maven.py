@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET  # only builds documents here, never rea
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
-from databus.sandbox.progress import Progress, ProgressEvent, Step
+from databus.sandbox.progress import Progress, ProgressEvent, ProgressStep
 
 _NAMESPACE = "http://maven.apache.org/POM/4.0.0"
 _DOWNLOADED = re.compile(r"Downloaded from \S+: \S*/(?P<file>[^/\s]+) \((?P<size>[^)]+?) at ")
@@ -139,7 +139,7 @@ def _run(argv: Sequence[str], server: str, progress: Progress) -> None:
             if (match := _DOWNLOADED.search(line)) is not None:
                 files += 1
                 detail = f"{match['file']} ({match['size']})"
-                progress(ProgressEvent(server, Step.INSTALL, detail, done=files))
+                progress(ProgressEvent(server, ProgressStep.INSTALL, detail, done=files))
     if maven.returncode != 0:
         errors = [line for line in tail if line.startswith("[ERROR]")] or list(tail)
         raise SandboxError(

@@ -10,7 +10,7 @@ from enum import StrEnum
 logger = logging.getLogger(__name__)
 
 
-class Step(StrEnum):
+class ProgressStep(StrEnum):
     """The steps of a server's way up or down, in order."""
 
     INSTALL = "install"
@@ -36,7 +36,7 @@ class ProgressEvent:
     """
 
     server: str
-    step: Step
+    step: ProgressStep
     detail: str = ""
     done: int | None = None
     total: int | None = None

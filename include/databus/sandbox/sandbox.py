@@ -18,7 +18,7 @@ from databus.sandbox.launch import log_tail, make_ready, spawn_all, wait_healthy
 from databus.sandbox.locking import file_lock
 from databus.sandbox.os_user import remove_folder
 from databus.sandbox.ports import LOOPBACK, default_ports, free_ports, is_free
-from databus.sandbox.progress import Progress, ProgressEvent, Step, log_progress
+from databus.sandbox.progress import Progress, ProgressEvent, ProgressStep, log_progress
 from databus.sandbox.servers.catalog import in_order, server_named
 from databus.sandbox.servers.protocol import Context, NotHealthyError, Server
 from databus.sandbox.state import (
@@ -281,23 +281,23 @@ class Sandbox:
         try:
             context = make_ready(server, self._context(server, stored, progress))
             commands = tuple(command for command in server.commands(context) if command.role not in roles)
-            progress(ProgressEvent(server.name, Step.START))
+            progress(ProgressEvent(server.name, ProgressStep.START))
             context = replace(context, started_at=datetime.now(UTC))
             started = spawn_all(server, commands, self._mark(server.name), record)
             wait_healthy(server, context, (*living, *started), cancelled)
         except BaseException:
-            progress(ProgressEvent(server.name, Step.FAILED))
+            progress(ProgressEvent(server.name, ProgressStep.FAILED))
             self._stop(server, progress)
             raise
-        progress(ProgressEvent(server.name, Step.READY, server.address(context.ports, context.host)))
+        progress(ProgressEvent(server.name, ProgressStep.READY, server.address(context.ports, context.host)))
 
     def _stop(self, server: Server, progress: Progress) -> None:
         stored = self._state.servers[server.name]
-        progress(ProgressEvent(server.name, Step.STOP))
+        progress(ProgressEvent(server.name, ProgressStep.STOP))
         left = processes.stop_all(_identities(stored.processes), self._mark(server.name), server.stops_within_s)
         _require_none(server.name, left)
         self._put(stored.model_copy(update={"wanted": "down"}))
-        progress(ProgressEvent(server.name, Step.STOPPED))
+        progress(ProgressEvent(server.name, ProgressStep.STOPPED))
 
     @staticmethod
     def _together(

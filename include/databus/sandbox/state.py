@@ -20,11 +20,11 @@ from databus.sandbox.process import ProcessIdentity
 FORMAT_VERSION = 1
 
 
-class _Stored(BaseModel):
+class _StoredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StoredProcess(_Stored):
+class StoredProcess(_StoredModel):
     """One started process.
 
     Attributes:
@@ -44,7 +44,7 @@ class StoredProcess(_Stored):
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
-class StoredServer(_Stored):
+class StoredServer(_StoredModel):
     """One server.
 
     Attributes:
@@ -67,7 +67,7 @@ class StoredServer(_Stored):
     credentials: tuple[str, ...] = ()
 
 
-class SandboxOptions(_Stored):
+class SandboxOptions(_StoredModel):
     """Choices for the servers of one sandbox; stored with it, so that a later restart makes the same ones.
 
     Attributes:
@@ -91,7 +91,7 @@ class SandboxOptions(_Stored):
     sql_options: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class SandboxState(_Stored):
+class SandboxState(_StoredModel):
     """Everything that survives the process.
 
     Attributes:

@@ -36,7 +36,7 @@ def parse_versions(text: str, origin: str = "versions.env") -> dict[str, str]:
     return versions
 
 
-class Versions:
+class ServerVersions:
     """Versions by key, for example `versions["KAFKA_VERSION"]`."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -54,6 +54,6 @@ class Versions:
         return dict(self._values)
 
 
-def load_versions(path: Path = VERSIONS_FILE) -> Versions:
+def load_versions(path: Path = VERSIONS_FILE) -> ServerVersions:
     """Read the versions file."""
-    return Versions(parse_versions(path.read_text(encoding="utf-8"), path.name))
+    return ServerVersions(parse_versions(path.read_text(encoding="utf-8"), path.name))

@@ -28,7 +28,7 @@ _KEPT = 1000
 
 
 @dataclass
-class Decoded:
+class DecodedColumn:
     """A column of decoded values.
 
     Attributes:
@@ -52,13 +52,13 @@ class SchemaDecoder:
         self._settings, self._form = settings, form
         self._unknown: set[int] = set()
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None]) -> DecodedColumn:
         """Decode values, each with the schema it names.
 
         Raises:
             DatabusError: the registry does not answer, refuses, or is none.
         """
-        found = Decoded([None] * len(values), [None] * len(values))
+        found = DecodedColumn([None] * len(values), [None] * len(values))
         for row, value in enumerate(values):
             if value is None:
                 continue

@@ -14,10 +14,10 @@ Loop = Callable[[], None]
 """Passes on what comes from one end until that ends; OSError and EOFError end it too."""
 
 
-class Link:
+class ProxiedConnection:
     """One client's connection and the one to the server behind it; closed once both directions have ended."""
 
-    def __init__(self, client: socket.socket, server: socket.socket, ended: Callable[[Link], None]):
+    def __init__(self, client: socket.socket, server: socket.socket, ended: Callable[[ProxiedConnection], None]):
         self.client, self.server = client, server
         self._ended = ended
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class LocalProxy(ABC):
         self._target = (host, port)
         self._lock = threading.Lock()
         self._down = False
-        self._links: set[Link] = set()
+        self._links: set[ProxiedConnection] = set()
         self._listener = socket.create_server(("127.0.0.1", listen))
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, name=self.name, daemon=True)
@@ -82,7 +82,7 @@ class LocalProxy(ABC):
         self.close()
 
     @abstractmethod
-    def loops(self, link: Link) -> tuple[Loop, Loop]:
+    def loops(self, link: ProxiedConnection) -> tuple[Loop, Loop]:
         """Return what passes on from client to server, and from server to client."""
 
     def cut(self) -> None:
@@ -111,7 +111,7 @@ class LocalProxy(ABC):
         self._listener.close()
         self._thread.join()
 
-    def _forget(self, link: Link) -> None:
+    def _forget(self, link: ProxiedConnection) -> None:
         with self._lock:
             self._links.discard(link)
 
@@ -134,7 +134,7 @@ class LocalProxy(ABC):
             for end in (client, server):
                 end.settimeout(None)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = Link(client, server, self._forget)
+            link = ProxiedConnection(client, server, self._forget)
             with self._lock:
                 self._links.add(link)
                 down = self._down

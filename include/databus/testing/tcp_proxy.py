@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from databus.testing.local_proxy import Link, LocalProxy, Loop
+from databus.testing.local_proxy import LocalProxy, Loop, ProxiedConnection
 
 
 class TcpProxy(LocalProxy):
@@ -52,7 +52,7 @@ class TcpProxy(LocalProxy):
         self._closing.set()
         super().close()
 
-    def loops(self, link: Link) -> tuple[Loop, Loop]:
+    def loops(self, link: ProxiedConnection) -> tuple[Loop, Loop]:
         """Return the two directions, each with what is told to befall it."""
         if self._broker and not self._rewrites:
             self.rewrite({self._broker: self.port})

@@ -13,7 +13,7 @@ import struct
 import threading
 from dataclasses import dataclass
 
-from databus.testing.local_proxy import Link, LocalProxy, Loop
+from databus.testing.local_proxy import LocalProxy, Loop, ProxiedConnection
 
 MULTI = 14
 """Opcode of an atomic write (ZooDefs.OpCode.multi)."""
@@ -37,7 +37,7 @@ class Fault(enum.Enum):
 
 
 @dataclass(frozen=True)
-class _Armed:
+class _ArmedFault:
     fault: Fault
     content: bytes
     stay_down: bool
@@ -61,7 +61,7 @@ class ZooKeeperProxy(LocalProxy):
             port: its client port.
         """
         self.target_port = port
-        self._faults: list[_Armed] = []
+        self._faults: list[_ArmedFault] = []
         self._unanswered = 0
         self.held = threading.Event()
         self._go = threading.Event()
@@ -76,7 +76,7 @@ class ZooKeeperProxy(LocalProxy):
             stay_down: refuse new connections from then on, until `come_back`.
         """
         with self._lock:
-            self._faults.append(_Armed(fault, content.encode(), stay_down))
+            self._faults.append(_ArmedFault(fault, content.encode(), stay_down))
 
     def leave_unanswered(self, connections: int = 1) -> None:
         """Accept the next connections and never answer them, as a server does that is asked in mid-start."""
@@ -121,7 +121,7 @@ class ZooKeeperProxy(LocalProxy):
             self._down = self._down or armed.stay_down
             return armed.fault
 
-    def loops(self, link: Link) -> tuple[Loop, Loop]:
+    def loops(self, link: ProxiedConnection) -> tuple[Loop, Loop]:
         """Return the two directions of a client's conversation."""
         conversation = _Conversation(self, link)
         return conversation.requests, conversation.answers
@@ -130,7 +130,7 @@ class ZooKeeperProxy(LocalProxy):
 class _Conversation:
     """What one client and the server say to each other."""
 
-    def __init__(self, proxy: ZooKeeperProxy, link: Link):
+    def __init__(self, proxy: ZooKeeperProxy, link: ProxiedConnection):
         self._proxy, self._client, self._server = proxy, link.client, link.server
         self._cut_at_answer: int | None = None
 

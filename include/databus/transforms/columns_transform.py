@@ -9,7 +9,7 @@ from pydantic import Field
 
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.selection import EVERY_TABLE, columns_of, matches, selected
 from databus.transforms.table_transform import TableTransform
@@ -50,7 +50,7 @@ class ColumnsTransform(TableTransform):
         """Return kind and columns."""
         return f"{self.kind} {', '.join(self.columns)}"
 
-    def _tables_with_columns(self, changes: Changes) -> Iterator[tuple[TableSchema, list[str]]]:
+    def _tables_with_columns(self, changes: FrameChanges) -> Iterator[tuple[TableSchema, list[str]]]:
         """Yield each table that is meant with those of the columns that it has, under their present names.
 
         Raises:
@@ -62,7 +62,7 @@ class ColumnsTransform(TableTransform):
                 self._note(changes, changes.hidden, schema)
         yield from columns_of(changes, self.tables, self.columns, self.label(), self._former_in)
 
-    def _note(self, changes: Changes, hidden: Hidden, schema: TableSchema) -> None:
+    def _note(self, changes: FrameChanges, hidden: Hidden, schema: TableSchema) -> None:
         former = self._former_in(schema)
         told = {n.casefold() for n in former}
         fields = {n: changes.field(n, schema) for n in (*self.columns, *former)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
@@ -23,7 +23,7 @@ class DropColumns(ColumnsTransform):
     kind: ClassVar[str] = "drop"
     by_table: ClassVar[bool] = True
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Drop the columns.
 
         Raises:

@@ -9,7 +9,7 @@ from pydantic import field_validator
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.expression import PSEUDO_COLUMNS, parse_expression
 from databus.rows.frames.leaving import CROSSES, Crossing, fate, lacking, lacking_names
 from databus.rows.frames.selection import matches
@@ -58,7 +58,7 @@ class Filter(TableTransform):
         parse_expression(value)
         return value
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Mark the other rows as filtered, and make deletes and inserts of updates that leave and enter.
 
         Raises:
@@ -81,7 +81,7 @@ class Filter(TableTransform):
         unchanged = F.lit(None).cast("string")
         return changes.with_fates(changes.per_table(fate_of, unchanged), changes.per_table(cause_of, unchanged))
 
-    def _fate(self, changes: Changes, schema: TableSchema) -> str:
+    def _fate(self, changes: FrameChanges, schema: TableSchema) -> str:
         """Return SQL of the fate of a table's rows."""
         parsed, what = parse_expression(self.condition), f"filter {self.condition!r}"
         judged = changes.judged(parsed, schema)
@@ -109,7 +109,7 @@ class Filter(TableTransform):
 
     def judges(self, changes: protocols.Changes, table: TableSchema) -> tuple[str, ...]:
         """Return the columns in the condition."""
-        if not isinstance(changes, Changes) or not matches(table.full_name, self.tables):
+        if not isinstance(changes, FrameChanges) or not matches(table.full_name, self.tables):
             return ()
         names = (found.name for found in parse_expression(self.condition).identifiers)
         fields = (changes.field(name, table) for name in names)

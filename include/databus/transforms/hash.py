@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
@@ -29,7 +29,7 @@ class Hash(ColumnsTransform):
     kind: ClassVar[str] = "hash"
     masking: ClassVar[bool] = True
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Hash the columns.
 
         Raises:

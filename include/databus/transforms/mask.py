@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from databus.core.errors.batch import TransformError
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
@@ -36,7 +36,7 @@ class Mask(ColumnsTransform):
     value: str = "***"
     keep_last: int = Field(0, ge=0)
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Mask the columns.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.transforms.columns_transform import ColumnsTransform
 
 
@@ -22,7 +22,7 @@ class Project(ColumnsTransform):
     by_table: ClassVar[bool] = True
     keeps: ClassVar[bool] = True
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Keep the columns.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import EVERY_TABLE, columns_of
 from databus.transforms.table_transform import TableTransform
 
@@ -31,7 +31,7 @@ class RenameColumns(TableTransform):
             options["mapping"] = mapping
         super().__init__(**options)
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Rename the columns.
 
         Raises:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import java_regex, matches
 from databus.transforms.table_transform import TableTransform
 
@@ -37,7 +37,7 @@ class Route(TableTransform):
             options["mapping"] = mapping
         super().__init__(**options)
 
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Set the routes."""
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from databus.core.errors.batch import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import EVERY_TABLE
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TableTransform(TransformSpec):
         Raises:
             TransformError: the rows of this batch cannot be changed as told.
         """
-        if not isinstance(changes, Changes):
+        if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
         return self.transform(changes)
 
@@ -39,5 +39,5 @@ class TableTransform(TransformSpec):
         return ColumnsWanted((), self.tables)
 
     @abstractmethod
-    def transform(self, changes: Changes) -> Changes:
+    def transform(self, changes: FrameChanges) -> FrameChanges:
         """Return the changed rows; lazy, row by row, deterministic."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from databus.bench.airflow.idle import Watched, figures
+from databus.bench.airflow.idle import IdleCpu, figures
 from databus.bench.processes import CpuMeter
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
@@ -29,9 +29,9 @@ def test_what_a_process_began_counts_in_its_tree_and_not_of_the_root_alone() -> 
 
 
 def test_airflow_and_spark_count_above_what_they_take_without_flows_and_tasks_whole() -> None:
-    bare = Watched(2.0, {"scheduler": 2.0, "triggerer": 1.0, "tasks": 0.0, "spark": 0.2})
-    live = Watched(4.0, {"scheduler": 6.0, "triggerer": 3.0, "tasks": 20.0, "spark": 2.4}, runs=4)
-    idle = Watched(2.0, {"scheduler": 2.0, "triggerer": 1.5, "tasks": 0.0, "spark": 0.2})
+    bare = IdleCpu(2.0, {"scheduler": 2.0, "triggerer": 1.0, "tasks": 0.0, "spark": 0.2})
+    live = IdleCpu(4.0, {"scheduler": 6.0, "triggerer": 3.0, "tasks": 20.0, "spark": 2.4}, runs=4)
+    idle = IdleCpu(2.0, {"scheduler": 2.0, "triggerer": 1.5, "tasks": 0.0, "spark": 0.2})
     found = figures(bare, {"live": live, "economy": idle})
     assert found["airflow_without_flows_cpu_seconds_per_minute"] == 1.5
     assert found["live_tasks_cpu_seconds_per_minute"] == 5.0

@@ -11,8 +11,8 @@ import pytest
 from databus.bench import turns
 from databus.bench.airflow.handovers import told
 from databus.bench.delays import Reader
-from databus.bench.loads import Load, Written
-from databus.bench.turns import Turn
+from databus.bench.loads import Load, LoadReceipt
+from databus.bench.turns import SideRun
 from databus.core.errors import ReconciliationError
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
@@ -36,8 +36,8 @@ class Kept(Load):
         assert self.sent
 
 
-def turn(*delays_s: float, lost: int = 0, repeated: int = 0) -> Turn:
-    return Turn(sorted(delays_s), len(delays_s), 1000.0, lost, repeated, {"run": 2.0})
+def turn(*delays_s: float, lost: int = 0, repeated: int = 0) -> SideRun:
+    return SideRun(sorted(delays_s), len(delays_s), 1000.0, lost, repeated, {"run": 2.0})
 
 
 def arrived(rows: list[tuple[int, int]]) -> Reader:
@@ -65,7 +65,7 @@ def test_a_rate_is_kept() -> None:
 
 def test_only_rows_of_the_call_count_and_each_once() -> None:
     reader = arrived([(1, 10), (2, 20), (3, 20), (3, 20), (4, 21), (9, 30)])
-    found = reader.delays(Written(first=2, rows=4, seconds=1.0))
+    found = reader.delays(LoadReceipt(first=2, rows=4, seconds=1.0))
     assert (found.lost, found.repeated) == (1, 1)
     assert list(found.delays_s) == [1.0, 1.5, 2.0]
     assert found.by_second == {20: 1.5, 21: 2.0}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from databus.binlog.log.statements.statements import classify
-from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.range_bounds import RangeBounds
 from databus.core.errors import DecodeError
 from databus.core.positions.offsets import BinlogOffset
 from tests.unit.binlog.test_range_staging import FILE, batches, by_statement, stage

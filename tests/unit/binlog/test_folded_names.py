@@ -14,7 +14,7 @@ from databus.binlog.log.statements.identifiers import lowered
 from databus.binlog.log.statements.scope import subjects_of
 from databus.binlog.log.statements.statements import QueryEvent, classify
 from databus.binlog.log.walk import LoggedStatement
-from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.store import load_segment
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.tables.schemas import RenamedTable, TableChange

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from databus.binlog.log.events import HEADER_BYTES
-from databus.binlog.schema_history.definition import Place
+from databus.binlog.schema_history.definition import LogPosition
 from databus.binlog.schema_history.history import SchemaHistory
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segments.kept_segments import KeptSegments
@@ -34,14 +34,14 @@ def test_staged_ranges_and_prepares_of_the_server_go(tmp_path: Path) -> None:
 def test_definitions_of_tables_go(tmp_path: Path) -> None:
     one, other = (HistoryStore(str(tmp_path), "orders", server) for server in ("one", "other"))
     for store in (one, other):
-        store.save(SchemaHistory(BEGIN, Place(1, 900)))
+        store.save(SchemaHistory(BEGIN, LogPosition(1, 900)))
     one.forget()
     assert (one.load(), other.load() is None) == (None, False)
     one.forget()
-    one.save(SchemaHistory(BEGIN, Place(1, 4)))
+    one.save(SchemaHistory(BEGIN, LogPosition(1, 4)))
     found = one.load()
     assert found is not None
-    assert found.covered == Place(1, 4)
+    assert found.covered == LogPosition(1, 4)
 
 
 def test_kept_segments_of_the_server_go(tmp_path: Path) -> None:

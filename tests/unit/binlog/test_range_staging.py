@@ -13,7 +13,8 @@ import pytest
 from databus.binlog.decoding.decode import decode_events
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.log.capture import TableCapture
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.segments.store import SegmentStore, load_segment
 from databus.binlog.server.dump import Events

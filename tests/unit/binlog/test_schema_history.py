@@ -15,7 +15,7 @@ from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.declared_types import type_of_text
-from databus.binlog.schema_history.definition import ColumnDefinition, Place, TableDefinition, TableName
+from databus.binlog.schema_history.definition import ColumnDefinition, LogPosition, TableDefinition, TableName
 from databus.binlog.schema_history.definitions import (
     KeptDefinitions,
     NoDefinitions,
@@ -56,13 +56,15 @@ def followed(*statements: str, flavor: str = "mysql") -> Entry:
         column("v", "varchar(10)", "utf8mb4"),
         column("w", "text", "latin1"),
     )
-    history = SchemaHistory(SEED, Place(1, 100))
-    history.add(T, Entry(Place(1, 100), TableDefinition("d", "t", columns, ("id",), "utf8mb4")))
-    history.add(TableName("d", ""), Entry(Place(1, 100), TableDefinition("d", "", (), (), "utf8mb4")))
+    history = SchemaHistory(SEED, LogPosition(1, 100))
+    history.add(T, Entry(LogPosition(1, 100), TableDefinition("d", "t", columns, ("id",), "utf8mb4")))
+    history.add(TableName("d", ""), Entry(LogPosition(1, 100), TableDefinition("d", "", (), (), "utf8mb4")))
     for number, sql in enumerate(statements, start=101):
-        for name, entry in interpret(QueryEvent("d", sql), history, Place(1, number), f"bin:{number}", flavor).items():
+        for name, entry in interpret(
+            QueryEvent("d", sql), history, LogPosition(1, number), f"bin:{number}", flavor
+        ).items():
             history.add(name, entry)
-    entry = history.at(T, Place(2, 4))
+    entry = history.at(T, LogPosition(2, 4))
     assert entry is not None
     return entry
 
@@ -84,12 +86,12 @@ def test_settings_for_one_statement_hide_no_definition() -> None:
 )
 def test_what_may_be_of_a_temporary_table_of_that_name_is_not_followed(sql: str, known: bool) -> None:
     columns = (column("id", "int", nullable=False), column("v", "text", "utf8mb4"), column("w", "text", "utf8mb4"))
-    history = SchemaHistory(SEED, Place(1, 100))
-    history.add(T, Entry(Place(1, 100), TableDefinition("d", "t", columns, ("id",), "utf8mb4")))
+    history = SchemaHistory(SEED, LogPosition(1, 100))
+    history.add(T, Entry(LogPosition(1, 100), TableDefinition("d", "t", columns, ("id",), "utf8mb4")))
     query = QueryEvent("d", sql, of_session=True)
-    for name, entry in interpret(query, history, Place(1, 101), "bin:101", "mariadb").items():
+    for name, entry in interpret(query, history, LogPosition(1, 101), "bin:101", "mariadb").items():
         history.add(name, entry)
-    entry = history.at(T, Place(2, 4))
+    entry = history.at(T, LogPosition(2, 4))
     assert entry is not None
     assert (entry.definition is not None) is known
     assert known or "may be of a temporary table" in entry.unknown
@@ -212,8 +214,8 @@ def test_a_backslash_before_a_wildcard_is_part_of_a_member() -> None:
 
 
 def test_a_table_that_was_dropped_is_not_there() -> None:
-    assert followed("DROP TABLE IF EXISTS x, d.t") == Entry(Place(1, 101))
-    assert followed("DROP DATABASE d") == Entry(Place(1, 101))
+    assert followed("DROP TABLE IF EXISTS x, d.t") == Entry(LogPosition(1, 101))
+    assert followed("DROP DATABASE d") == Entry(LogPosition(1, 101))
 
 
 def test_swaps_carry_definitions_along() -> None:
@@ -271,18 +273,18 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_a_history_lasts(root: str) -> None:
     store = HistoryStore(root, "flow", "1")
     assert store.load() is None
-    history = SchemaHistory(SEED, Place(1, 100))
-    known = Entry(Place(1, 100), TableDefinition("d", "t", (column("a", "enum('x','y')", "latin1"),), ("a",)))
+    history = SchemaHistory(SEED, LogPosition(1, 100))
+    known = Entry(LogPosition(1, 100), TableDefinition("d", "t", (column("a", "enum('x','y')", "latin1"),), ("a",)))
     history.add(T, known)
-    history.add(T, Entry(Place(1, 300), None, "lost"))
+    history.add(T, Entry(LogPosition(1, 300), None, "lost"))
     store.save(history)
-    history.covered = Place(2, 50)
+    history.covered = LogPosition(2, 50)
     store.save(history)
     again = HistoryStore(root, "flow", "1").load()
     assert again == history
-    assert again.at(T, Place(1, 299)) == known
-    assert again.at(T, Place(2, 50)) == Entry(Place(1, 300), None, "lost")
-    assert again.at(T, Place(1, 99)) is None
+    assert again.at(T, LogPosition(1, 299)) == known
+    assert again.at(T, LogPosition(2, 50)) == Entry(LogPosition(1, 300), None, "lost")
+    assert again.at(T, LogPosition(1, 99)) is None
     assert HistoryStore(root, "flow", "2").load() is None
 
 
@@ -295,21 +297,21 @@ def test_a_history_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_proof_replaces_what_was_followed_and_never_hides_it() -> None:
-    history = SchemaHistory(SEED, Place(1, 100))
+    history = SchemaHistory(SEED, LogPosition(1, 100))
     one, two = TableDefinition("d", "t", ()), TableDefinition("d", "t", (column("b", "int"),))
-    history.add(T, Entry(Place(1, 200), one))
-    history.add(T, Entry(Place(1, 200), None, "not understood"))
-    assert history.at(T, Place(1, 200)) == Entry(Place(1, 200), one)
-    history.add_proven({T: [Entry(Place(1, 300), None, "unknown"), Entry(Place(1, 400), two)]})
-    assert history.at(T, Place(1, 399)) == Entry(Place(1, 200), one)
-    history.add_proven({T: [Entry(Place(1, 200), two)]})
-    assert history.at(T, Place(1, 200)) == Entry(Place(1, 200), two)
+    history.add(T, Entry(LogPosition(1, 200), one))
+    history.add(T, Entry(LogPosition(1, 200), None, "not understood"))
+    assert history.at(T, LogPosition(1, 200)) == Entry(LogPosition(1, 200), one)
+    history.add_proven({T: [Entry(LogPosition(1, 300), None, "unknown"), Entry(LogPosition(1, 400), two)]})
+    assert history.at(T, LogPosition(1, 399)) == Entry(LogPosition(1, 200), one)
+    history.add_proven({T: [Entry(LogPosition(1, 200), two)]})
+    assert history.at(T, LogPosition(1, 200)) == Entry(LogPosition(1, 200), two)
 
 
 def test_what_was_forgotten_is_unknown() -> None:
-    history = SchemaHistory(SEED, Place(1, 250))
+    history = SchemaHistory(SEED, LogPosition(1, 250))
     for pos in range(100, 400, 50):
-        history.add(T, Entry(Place(1, pos), TableDefinition("d", "t", ())))
+        history.add(T, Entry(LogPosition(1, pos), TableDefinition("d", "t", ())))
     history.prune(keep=2)
-    assert history.at(T, Place(1, 199)) is None
+    assert history.at(T, LogPosition(1, 199)) is None
     assert [e.place.pos for e in history.tables[T]] == [200, 250, 300, 350]

@@ -11,7 +11,7 @@ from databus.binlog.decoding.decode import decode_events
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.segments.kept_log import chain_from
 from databus.binlog.segments.kept_segments import KeptSegments
-from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.segments.store import SegmentStore, load_segment
 from databus.core.positions.offsets import BinlogOffset

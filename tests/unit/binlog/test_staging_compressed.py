@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.store import load_segment
 from databus.binlog.server import log_walk
 from tests.unit.binlog.compressed_encoder import add_payload, contents
@@ -38,7 +38,7 @@ def log_of(transactions: int, *, compressed: bool) -> Log:
 def test_segments_hold_the_raw_log_whatever_the_batches(
     tmp_path: Path, step: int, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_walk, "_MOST_EXPANDED_BYTES", most_bytes)
+    monkeypatch.setattr(log_walk, "MOST_EXPANDED_BYTES", most_bytes)
     log = log_of(12, compressed=True)
     index, store = stage(tmp_path, batches(log, step), RangeBounds(segment_bytes=6000))
     assert index is not None

@@ -23,9 +23,10 @@ from databus.binlog.decoding.decode import decode_events
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.transactions.pending_xa import WantedPrepare
-from databus.binlog.log.transactions.rolled_back_rows import TakenBack
+from databus.binlog.log.transactions.rolled_back_rows import RolledBackRows
 from databus.binlog.log.transactions.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk
@@ -283,7 +284,7 @@ def test_savepoints_count_rows_events_over_stretches(tmp_path: Path, step: int) 
 
 def test_names_of_savepoints() -> None:
     line = np.zeros(16, np.int64)
-    taken = TakenBack()
+    taken = RolledBackRows()
     for count, name in enumerate("abca"):
         line[8] = count
         taken.savepoint(name, line)

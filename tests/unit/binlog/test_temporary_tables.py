@@ -9,8 +9,9 @@ import pytest
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.query_status import is_temporary
-from databus.binlog.segments.range_staging import RangeBounds
-from databus.binlog.server.log_walk import LogWalk, Stretch
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.errors import DecodeError
 from databus.core.positions.offsets import BinlogOffset
 from tests.unit.binlog.log_encoder import Log
@@ -48,7 +49,7 @@ def hidden(sql: str, database: str = "shop", *, tables: str = "shop.t", exists: 
     log, _, _ = log_with(lambda log: log.query(sql, database, COMMON, flags=OF_SESSION), "mysql")
     walk = LogWalk(TableCapture((tables,)), "", passes_statements=True, exists=lambda *_: exists)
     pieces = [piece for batch in batches(log, 3) for piece in walk.walk(batch)]
-    return [found.hidden for piece in pieces if isinstance(piece, Stretch) for found in piece.by_statement]
+    return [found.hidden for piece in pieces if isinstance(piece, WalkedStretch) for found in piece.by_statement]
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])

@@ -10,7 +10,7 @@ import pytest
 from databus.checkpoints.rules.history_entries import accept_entry
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.amendments import AcceptedOutputs
-from databus.core.state.checkpoint import Checkpoint, Epoch, Replaced
+from databus.core.state.checkpoint import Checkpoint, Epoch, ReplacedOutputs
 from databus.core.state.plan import Plan, SinkPlan
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
@@ -40,14 +40,14 @@ def test_of_a_plan_in_flight_it_keeps_what_went_to_the_outputs_that_were_accepte
     written = {"kafka": {"a[0]": 3, "a[1]": 1, "b[0][0]": 2, "b[0]": 5, "c[0]": 9}, "other": {"a[0]": 1}}
     said = AcceptedOutputs("ada", "", gone, gone, written)
     entry = accept_entry(2, CHECKPOINT, PLAN, said, NOON)
-    assert entry.replaced == Replaced(2, gone, {"kafka": {"a[0]": 3, "a[1]": 1, "b[0][0]": 2}})
+    assert entry.replaced == ReplacedOutputs(2, gone, {"kafka": {"a[0]": 3, "a[1]": 1, "b[0][0]": 2}})
 
 
 def test_that_nothing_of_it_went_there_is_known_and_kept() -> None:
     gone = {"kafka": {"a": None}}
     said = AcceptedOutputs("ada", "", gone, gone, {"kafka": {"c[0]": 9}})
     entry = accept_entry(2, CHECKPOINT, PLAN, said, NOON)
-    assert entry.replaced == Replaced(2, gone, {"kafka": {}})
-    assert Replaced.from_json(entry.replaced.to_json()) == entry.replaced
+    assert entry.replaced == ReplacedOutputs(2, gone, {"kafka": {}})
+    assert ReplacedOutputs.from_json(entry.replaced.to_json()) == entry.replaced
     unknown = accept_entry(2, CHECKPOINT, PLAN, replace(said, written={}), NOON)
-    assert unknown.replaced == Replaced(2, gone)
+    assert unknown.replaced == ReplacedOutputs(2, gone)

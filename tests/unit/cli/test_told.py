@@ -18,10 +18,10 @@ from databus.core.batches.counts import TableCounts
 from databus.core.batches.refusals import Refusals
 from databus.core.errors import ConfigError, ConnectionMissingError, DecodeError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
-from databus.core.state.ledger import Span, SpanState
+from databus.core.state.ledger import LedgerSpan, SpanState
 from databus.ops.backfill import delivered
 from databus.ops.backfill.missing import _again
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.place_words import place_word, require_place
 from databus.ops.decode.errors import naming_flow
 from databus.ops.flows.discovery import find_flow
@@ -62,9 +62,9 @@ def test_a_place_that_a_hint_names_can_be_typed(tmp_path: Path) -> None:
 
 def test_the_reason_of_a_discard_is_not_one_of_a_checkpoint() -> None:
     with pytest.raises(ConfigError, match="a change of a checkpoint needs who and why"):
-        Said("ada", "")
+        Attribution("ada", "")
     with pytest.raises(ConfigError, match="rows held back are discarded needs") as refused:
-        Said("ada", " ", what="the decision that rows held back are discarded")
+        Attribution("ada", " ", what="the decision that rows held back are discarded")
     assert refused.value.code == "reason_missing"
 
 
@@ -163,8 +163,8 @@ def test_a_replay_into_live_topics_tells_what_they_get_again(monkeypatch: pytest
     def place(pos: int, server: str = "s") -> BinlogOffset:
         return BinlogOffset("bin.000001", pos, server=server)
 
-    def span(start: BinlogOffset, end: BinlogOffset, rows: int) -> Span:
-        return Span(start, end, SpanState.DISPATCHED, 1, 1, tables={"a.b": TableCounts(rows, 0, 0, rows)})
+    def span(start: BinlogOffset, end: BinlogOffset, rows: int) -> LedgerSpan:
+        return LedgerSpan(start, end, SpanState.DISPATCHED, 1, 1, tables={"a.b": TableCounts(rows, 0, 0, rows)})
 
     spans = (span(place(4), place(100), 1), span(place(100), place(200), 20), span(place(200), place(300), 300))
     nothing: Any = None

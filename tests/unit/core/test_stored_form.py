@@ -13,7 +13,7 @@ import databus
 from databus.binlog.segments.segment import RangeIndex, Segment
 from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
-from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, ReplacedOutputs
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.stored_form import Form
 from databus.core.tables.unlogged import UnloggedChange
@@ -116,12 +116,12 @@ class TestLowestVersion:
         now, at = datetime(2026, 1, 1, tzinfo=UTC), BinlogOffset("bin.000001", 4)
         before = HistoryEntry(3, "accept", "ada", "on purpose", at, at, 2, Epoch(1), {}, (), now)
         assert before.to_json()["v"] == 1
-        newest = replace(before, replaced=Replaced(3, {"kafka": {"u": None, "t": "x"}}))
+        newest = replace(before, replaced=ReplacedOutputs(3, {"kafka": {"u": None, "t": "x"}}))
         assert newest.to_json()["v"] == 3
         assert "v" not in newest.to_json()["replaced"]
         assert HistoryEntry.from_json(newest.to_json()) == newest
         for written in ({"kafka": {"t[1]": 2, "t[0]": 1}}, {"kafka": {}}):
-            knows = replace(before, replaced=Replaced(3, {"kafka": {"t": "x"}}, written))
+            knows = replace(before, replaced=ReplacedOutputs(3, {"kafka": {"t": "x"}}, written))
             assert knows.to_json()["replaced"]["v"] == 2
             assert HistoryEntry.from_json(knows.to_json()) == knows
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from databus.core.errors import SourceUnavailableError
 from databus.kafka import cluster
 from databus.kafka.client import ClientSettings
-from databus.kafka.cluster import Edge, KafkaCluster
+from databus.kafka.cluster import EpochOffset, KafkaCluster
 from databus.testing.request_counter import RequestCounter
 
 
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, timeout_s: float, *answers: Any) -> K
 
 def test_no_leader_at_all_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(monkeypatch, 60.0, KafkaError._NOENT, KafkaError._NOENT, "there")
-    assert found.ends([("t", 0), ("t", 1)]) == {("t", 0): Edge(7), ("t", 1): Edge(7)}
+    assert found.ends([("t", 0), ("t", 1)]) == {("t", 0): EpochOffset(7), ("t", 1): EpochOffset(7)}
 
 
 def test_no_leader_to_the_end_is_an_error_that_a_retry_may_mend(monkeypatch: pytest.MonkeyPatch) -> None:

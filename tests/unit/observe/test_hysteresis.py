@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from databus.core.alerts.alert import AlertEvent
 from databus.core.alerts.book import AlertState
-from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, step, worst
+from databus.observe.alerts.hysteresis import NotificationTiming, RuleVerdict, above, below, step, worst
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 THRESHOLD, RATIO = 100.0, 0.8
 VALUES = st.lists(st.one_of(st.none(), st.floats(0, 200)), max_size=60)
 
 
-def told(values: list[float | None], patience: Patience, every_s: float = 10) -> list[tuple[int, AlertEvent]]:
+def told(values: list[float | None], patience: NotificationTiming, every_s: float = 10) -> list[tuple[int, AlertEvent]]:
     state, events = AlertState(), []
     for i, value in enumerate(values):
         state, event = step(state, above(value, THRESHOLD, RATIO), NOON + timedelta(seconds=i * every_s), patience)
@@ -37,7 +37,7 @@ def test_told_once_over_and_once_on_recovery(values: list[float | None]) -> None
         elif value is not None and on and value <= THRESHOLD * RATIO:
             on = False
             expected.append((i, AlertEvent.RECOVERED))
-    assert told(values, Patience()) == expected
+    assert told(values, NotificationTiming()) == expected
 
 
 @given(VALUES, st.integers(0, 5))
@@ -55,11 +55,11 @@ def test_a_violation_is_told_after_it_has_held(values: list[float | None], ticks
         if since is not None and i - since >= ticks:
             on = True
             expected.append((i, AlertEvent.RAISED))
-    assert told(values, Patience(hold_s=ticks * 10)) == expected
+    assert told(values, NotificationTiming(hold_s=ticks * 10)) == expected
 
 
 def test_between_the_bounds_nothing_is_said() -> None:
-    assert told([101, 99, 101, 81, 101, 80, 99, 101], Patience()) == [
+    assert told([101, 99, 101, 81, 101, 80, 99, 101], NotificationTiming()) == [
         (0, AlertEvent.RAISED),
         (5, AlertEvent.RECOVERED),
         (7, AlertEvent.RAISED),
@@ -67,15 +67,15 @@ def test_between_the_bounds_nothing_is_said() -> None:
 
 
 def test_an_alert_that_stays_on_is_reminded_of() -> None:
-    events = told([101] * 7, Patience(remind_s=30))
+    events = told([101] * 7, NotificationTiming(remind_s=30))
     assert events == [(0, AlertEvent.RAISED), (3, AlertEvent.REMINDER), (6, AlertEvent.REMINDER)]
 
 
 def test_each_raise_is_an_incident_of_its_own() -> None:
     state = AlertState()
     numbers = []
-    for verdict in (Verdict.OVER, Verdict.CLEAR, Verdict.OVER, Verdict.BETWEEN, Verdict.CLEAR):
-        state, _ = step(state, verdict, NOON, Patience())
+    for verdict in (RuleVerdict.OVER, RuleVerdict.CLEAR, RuleVerdict.OVER, RuleVerdict.BETWEEN, RuleVerdict.CLEAR):
+        state, _ = step(state, verdict, NOON, NotificationTiming())
         numbers.append(state.number)
     assert numbers == [1, 1, 2, 2, 2]
 
@@ -88,17 +88,21 @@ def test_who_looked_before_it_was_raised_does_not_say_that_it_is_over(
     looked_s_before: float, event: AlertEvent | None
 ) -> None:
     """An hour before is no slow look: two clocks disagree, and an alert that never ends would be worse."""
-    raised, _ = step(AlertState(), Verdict.OVER, NOON, Patience())
+    raised, _ = step(AlertState(), RuleVerdict.OVER, NOON, NotificationTiming())
     later = NOON + timedelta(seconds=30)
-    state, said = step(raised, Verdict.CLEAR, later, Patience(), NOON - timedelta(seconds=looked_s_before))
+    state, said = step(
+        raised, RuleVerdict.CLEAR, later, NotificationTiming(), NOON - timedelta(seconds=looked_s_before)
+    )
     assert said is event
     assert state.raised is (event is None)
 
 
 def test_who_looked_before_it_was_over_does_not_raise_it_again() -> None:
-    raised, _ = step(AlertState(), Verdict.OVER, NOON, Patience())
-    over, _ = step(raised, Verdict.CLEAR, NOON + timedelta(seconds=10), Patience())
-    assert step(over, Verdict.OVER, NOON + timedelta(seconds=20), Patience(), NOON + timedelta(seconds=9)) == (
+    raised, _ = step(AlertState(), RuleVerdict.OVER, NOON, NotificationTiming())
+    over, _ = step(raised, RuleVerdict.CLEAR, NOON + timedelta(seconds=10), NotificationTiming())
+    assert step(
+        over, RuleVerdict.OVER, NOON + timedelta(seconds=20), NotificationTiming(), NOON + timedelta(seconds=9)
+    ) == (
         over,
         None,
     )
@@ -106,28 +110,28 @@ def test_who_looked_before_it_was_over_does_not_raise_it_again() -> None:
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(None, Verdict.UNKNOWN), (99.0, Verdict.OVER), (100.0, Verdict.BETWEEN), (125.0, Verdict.CLEAR)],
+    [(None, RuleVerdict.UNKNOWN), (99.0, RuleVerdict.OVER), (100.0, RuleVerdict.BETWEEN), (125.0, RuleVerdict.CLEAR)],
 )
-def test_a_figure_that_must_not_fall(value: float | None, verdict: Verdict) -> None:
+def test_a_figure_that_must_not_fall(value: float | None, verdict: RuleVerdict) -> None:
     assert below(value, 100.0, 0.8) is verdict
 
 
 def test_verdicts_on_several_figures_join() -> None:
-    assert worst([Verdict.CLEAR, Verdict.UNKNOWN, Verdict.OVER]) is Verdict.OVER
-    assert worst([Verdict.CLEAR, Verdict.BETWEEN]) is Verdict.BETWEEN
-    assert worst([Verdict.CLEAR, Verdict.UNKNOWN]) is Verdict.CLEAR
-    assert worst([]) is Verdict.UNKNOWN
+    assert worst([RuleVerdict.CLEAR, RuleVerdict.UNKNOWN, RuleVerdict.OVER]) is RuleVerdict.OVER
+    assert worst([RuleVerdict.CLEAR, RuleVerdict.BETWEEN]) is RuleVerdict.BETWEEN
+    assert worst([RuleVerdict.CLEAR, RuleVerdict.UNKNOWN]) is RuleVerdict.CLEAR
+    assert worst([]) is RuleVerdict.UNKNOWN
 
 
 def test_a_clock_that_was_ahead_holds_neither_a_raise_nor_a_reminder_back() -> None:
-    ahead, patience = NOON + timedelta(hours=5), Patience(hold_s=60, remind_s=3600)
-    state, _ = step(AlertState(), Verdict.OVER, ahead, patience)
-    state, event = step(state, Verdict.OVER, NOON, patience)
+    ahead, patience = NOON + timedelta(hours=5), NotificationTiming(hold_s=60, remind_s=3600)
+    state, _ = step(AlertState(), RuleVerdict.OVER, ahead, patience)
+    state, event = step(state, RuleVerdict.OVER, NOON, patience)
     assert event is None
-    state, event = step(state, Verdict.OVER, NOON + timedelta(seconds=60), patience)
+    state, event = step(state, RuleVerdict.OVER, NOON + timedelta(seconds=60), patience)
     assert event is AlertEvent.RAISED
-    state, _ = step(AlertState(over_since=ahead), Verdict.OVER, ahead + timedelta(seconds=60), patience)
-    state, event = step(state, Verdict.OVER, NOON, patience)
+    state, _ = step(AlertState(over_since=ahead), RuleVerdict.OVER, ahead + timedelta(seconds=60), patience)
+    state, event = step(state, RuleVerdict.OVER, NOON, patience)
     assert event is None
-    state, event = step(state, Verdict.OVER, NOON + timedelta(seconds=3600), patience)
+    state, event = step(state, RuleVerdict.OVER, NOON + timedelta(seconds=3600), patience)
     assert event is AlertEvent.REMINDER

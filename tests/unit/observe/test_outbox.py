@@ -14,17 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
-from databus.core.alerts.book import AlertState, Noted
+from databus.core.alerts.book import AlertState, StoredAlertState
 from databus.core.connections import ConnectionSource
 from databus.core.errors import AlertingError
 from databus.core.settings import Settings
-from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict
+from databus.observe.alerts.hysteresis import LONGEST_LOOK, NotificationTiming, RuleVerdict
 from databus.observe.alerts.outbox import GIVE_UP, MAX_OWED, RETRY_S, TELLER_S, MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-OVER = Observation(AlertKind.LAG, Verdict.OVER, "lag 400 of 300 s", range="(a:4, a:9]", figures={"lag_seconds": 400.0})
-CLEAR = Observation(AlertKind.LAG, Verdict.CLEAR, "lag 0 of 300 s")
+OVER = Observation(
+    AlertKind.LAG, RuleVerdict.OVER, "lag 400 of 300 s", range="(a:4, a:9]", figures={"lag_seconds": 400.0}
+)
+CLEAR = Observation(AlertKind.LAG, RuleVerdict.CLEAR, "lag 0 of 300 s")
 
 
 class DiedError(BaseException):
@@ -79,7 +81,7 @@ class Place:
         return Outbox("orders", book or self.book, channels, Connections(), clock or self.clock, settings)
 
     def say(self, outbox: Outbox, *observations: Observation) -> list[Alert]:
-        return outbox.consider(observations, {AlertKind.GAP}, lambda _kind: Patience())
+        return outbox.consider(observations, {AlertKind.GAP}, lambda _kind: NotificationTiming())
 
     @property
     def events(self) -> list[str]:
@@ -113,7 +115,7 @@ def test_a_slow_look_does_not_end_what_another_raised_meanwhile() -> None:
     looked = place.clock.now()
     place.clock.wait(3)
     place.say(place.outbox(place.channel()), OVER)
-    place.outbox(place.channel()).consider([CLEAR], (), lambda _kind: Patience(), looked)
+    place.outbox(place.channel()).consider([CLEAR], (), lambda _kind: NotificationTiming(), looked)
     assert place.events == ["a raised"]
     (noted,) = place.book.load("orders").values()
     assert AlertState.from_json(noted.state.to_json()) == noted.state
@@ -129,7 +131,7 @@ def test_a_state_of_an_older_version_is_read() -> None:
 
 def test_what_is_not_observed_any_more_has_recovered() -> None:
     place = Place()
-    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    gap = Observation(AlertKind.GAP, RuleVerdict.OVER, "gap 3: purged", "3")
     outbox = place.outbox(place.channel())
     place.say(outbox, gap, OVER)
     place.say(outbox, OVER)
@@ -146,7 +148,7 @@ def test_what_is_not_observed_any_more_has_recovered() -> None:
 def test_what_is_over_is_told_with_the_run_and_range_it_was_raised_for() -> None:
     place = Place()
     gap = Observation(
-        AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3", range="(5, 9]", run_id="r1", run_url="https://r/1"
+        AlertKind.GAP, RuleVerdict.OVER, "gap 3: purged", "3", range="(5, 9]", run_id="r1", run_url="https://r/1"
     )
     place.say(place.outbox(place.channel()), gap)
     (noted,) = place.book.load("orders").values()
@@ -156,14 +158,14 @@ def test_what_is_over_is_told_with_the_run_and_range_it_was_raised_for() -> None
     assert told == [(event, "(5, 9]", "r1", "https://r/1") for event in (AlertEvent.RAISED, AlertEvent.RECOVERED)]
     # Who knows better says so, and the next incident is another one's.
     place.say(place.outbox(place.channel()), OVER)
-    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, Verdict.CLEAR, "", run_id="r2"))
-    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, Verdict.OVER, ""))
+    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, RuleVerdict.CLEAR, "", run_id="r2"))
+    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, RuleVerdict.OVER, ""))
     told = [(alert.range, alert.run_id, alert.run_url) for _, alert in place.heard[2:]]
     assert told == [(OVER.range, "", ""), (OVER.range, "r2", ""), ("", "", "")]
 
 
-LATE = Observation(AlertKind.DEADLINE, Verdict.OVER, "run r7 missed its deadline", "r7", run_id="r7")
-LEASE = Observation(AlertKind.DEADLINE, Verdict.OVER, "held for long", "lease")
+LATE = Observation(AlertKind.DEADLINE, RuleVerdict.OVER, "run r7 missed its deadline", "r7", run_id="r7")
+LEASE = Observation(AlertKind.DEADLINE, RuleVerdict.OVER, "held for long", "lease")
 
 
 def test_a_missed_deadline_is_over_when_the_run_is() -> None:
@@ -192,10 +194,10 @@ def test_what_never_comes_back_is_forgotten_once_it_is_over_and_told() -> None:
             raise AlertingError("no route")
 
     outbox = place.outbox(place.channel("down", refuse))
-    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    gap = Observation(AlertKind.GAP, RuleVerdict.OVER, "gap 3: purged", "3")
     place.say(outbox, LATE, LEASE, gap, OVER)
     outbox.ended = lambda runs: runs
-    place.say(outbox, replace(LEASE, verdict=Verdict.CLEAR), CLEAR)
+    place.say(outbox, replace(LEASE, verdict=RuleVerdict.CLEAR), CLEAR)
     all_of_them = {"deadline/r7", "deadline/lease", "gap/3", "lag"}
     place.clock.wait(LONGEST_LOOK.total_seconds() + 1)
     place.say(outbox)
@@ -215,7 +217,7 @@ def test_what_never_comes_back_is_forgotten_once_it_is_over_and_told() -> None:
 def test_what_is_still_on_is_not_forgotten_however_long() -> None:
     place = Place()
     outbox = place.outbox(place.channel())
-    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    gap = Observation(AlertKind.GAP, RuleVerdict.OVER, "gap 3: purged", "3")
     place.say(outbox, LATE, gap)
     for _ in range(3):
         place.clock.wait(2 * LONGEST_LOOK.total_seconds())
@@ -324,11 +326,11 @@ def test_what_an_older_version_with_a_clock_ahead_has_written_holds_nothing_back
         raise AlertingError("no route")
 
     place.say(place.outbox(place.channel("a", refuse)), OVER)
-    noted: Noted = place.book.load("orders")["lag"]
+    noted: StoredAlertState = place.book.load("orders")["lag"]
     for teller in ("another", ""):
         ahead = replace(noted.state, teller=teller, teller_until=NOON + timedelta(hours=5))
         version = place.book.swap("orders", "lag", noted.version, ahead)
-        noted = Noted(ahead, version)
+        noted = StoredAlertState(ahead, version)
         place.say(place.outbox(place.channel("a", refuse)))
         noted = place.book.load("orders")["lag"]
         assert noted.state.teller_until == NOON + timedelta(seconds=RETRY_S)  # it was tried
@@ -341,7 +343,7 @@ class Unreadable(MemoryBook):
     """A book in which what is stored of lag cannot be read."""
 
     def load(self, flow: str) -> Any:
-        broken = {"lag": Noted(AlertState(number=9), 9, "alert lag of flow orders: not JSON")}
+        broken = {"lag": StoredAlertState(AlertState(number=9), 9, "alert lag of flow orders: not JSON")}
         return {**broken, **super().load(flow)}
 
     def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
@@ -355,7 +357,7 @@ def test_one_state_that_cannot_be_read_hides_no_other_and_is_replaced_once_it_is
 ) -> None:
     place = Place(book=Unreadable(TestClock()))
     outbox = place.outbox(place.channel("a"))
-    place.say(outbox, CLEAR, Observation(AlertKind.QUALITY, Verdict.OVER, "4 violations"))
+    place.say(outbox, CLEAR, Observation(AlertKind.QUALITY, RuleVerdict.OVER, "4 violations"))
     assert [alert.kind for _, alert in place.heard] == [AlertKind.QUALITY]
     assert "alert lag of flow orders: not JSON" in caplog.text
     place.say(outbox, OVER)
@@ -439,6 +441,6 @@ def test_states_survive_their_json() -> None:
         raise AlertingError("no route")
 
     place.say(place.outbox(place.channel("a", refuse)), OVER)
-    noted: Noted = place.book.load("orders")["lag"]
+    noted: StoredAlertState = place.book.load("orders")["lag"]
     assert noted.state.owed
     assert AlertState.from_json(noted.state.to_json()) == noted.state

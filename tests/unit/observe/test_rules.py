@@ -14,7 +14,7 @@ from databus.core.alerts.flow_status import FlowFigures, RejectedRows
 from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.lag import Headroom
 from databus.core.positions.offsets import SequenceOffset
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation, judge
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ def said(when: AlertWhen | None = None, **changes: Any) -> dict[str, Observation
 
 
 def test_a_flow_that_is_well_is_clear_of_everything() -> None:
-    assert {o.verdict for o in said().values()} == {Verdict.CLEAR}
+    assert {o.verdict for o in said().values()} == {RuleVerdict.CLEAR}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_flow_that_is_well_is_clear_of_everything() -> None:
     ],
 )
 def test_each_rule_raises_and_can_be_turned_off(key: str, when: dict[str, Any], changes: dict[str, Any]) -> None:
-    over = {k for k, o in said(AlertWhen(**when), **changes).items() if o.verdict is Verdict.OVER}
+    over = {k for k, o in said(AlertWhen(**when), **changes).items() if o.verdict is RuleVerdict.OVER}
     assert over == {key}
     kind = AlertKind(key.partition("/")[0])
     assert not any(o.kind is kind for o in said(AlertWhen(**when, off=(kind,)), **changes).values())
@@ -64,7 +64,7 @@ def test_each_rule_raises_and_can_be_turned_off(key: str, when: dict[str, Any], 
 
 def test_what_is_not_known_is_not_judged() -> None:
     nothing = judge(FlowFigures("orders", NOON), AlertWhen())
-    assert {o.verdict for o in nothing} == {Verdict.UNKNOWN}
+    assert {o.verdict for o in nothing} == {RuleVerdict.UNKNOWN}
 
 
 def test_rows_that_a_sink_refused_are_told_of_that_sink_with_what_it_lacks_in_all() -> None:
@@ -73,7 +73,7 @@ def test_rows_that_a_sink_refused_are_told_of_that_sink_with_what_it_lacks_in_al
     assert told.summary == "sink search refused 2 rows in 60 minutes; it lacks 59 in all, which are in quarantine"
     assert (told.range, told.run_id, told.run_url) == ("(3, 4]", "r3", "https://r/3")
     assert told.figures == {"rejected_new_rows": 2, "rejected_rows": 59}
-    assert seen["quarantine"].verdict is Verdict.CLEAR
+    assert seen["quarantine"].verdict is RuleVerdict.CLEAR
 
 
 def test_of_a_database_that_goes_twenty_tables_are_told_one_by_one() -> None:
@@ -87,7 +87,7 @@ def test_of_a_database_that_goes_twenty_tables_are_told_one_by_one() -> None:
 
 def test_a_paused_flow_may_rest_and_a_dead_store_is_no_missing_run() -> None:
     long_ago = NOON - timedelta(days=1)
-    assert said(last_run_at=long_ago, paused="paused by ann")["no_run"].verdict is Verdict.CLEAR
+    assert said(last_run_at=long_ago, paused="paused by ann")["no_run"].verdict is RuleVerdict.CLEAR
     assert "no_run" not in said(last_run_at=long_ago, unreachable={"checkpoint store": "gone"})
 
 

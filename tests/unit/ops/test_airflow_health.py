@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import ConfigError
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.ops.health.airflow import AirflowHealth
 from tests.unit.observe.receivers import answering
 
@@ -62,7 +62,7 @@ def test_a_part_that_is_dead_is_named_with_its_last_heartbeat(serve: Serve) -> N
     assert said["scheduler"] == f"is unhealthy, last seen {BEAT}"
     assert [part for part, problem in said.items() if problem] == ["scheduler"]
     seen = AirflowHealth.observation("scheduler", said["scheduler"])
-    assert (seen.verdict, seen.subject) == (Verdict.OVER, "scheduler")
+    assert (seen.verdict, seen.subject) == (RuleVerdict.OVER, "scheduler")
     assert seen.summary == f"Airflow's scheduler is unhealthy, last seen {BEAT}"
 
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.core.positions.offsets import SequenceOffset
-from databus.core.state.checkpoint import Epoch, HistoryEntry, Replaced
+from databus.core.state.checkpoint import Epoch, HistoryEntry, ReplacedOutputs
 from databus.ops.checkpoint.show import why_of
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
 
-def accepted(why: str, replaced: Replaced | None) -> HistoryEntry:
+def accepted(why: str, replaced: ReplacedOutputs | None) -> HistoryEntry:
     at = SequenceOffset(1)
     return HistoryEntry(2, "accept", "ada", why, at, at, 1, Epoch(1), {}, (), NOON, replaced=replaced)
 
@@ -32,4 +32,4 @@ def accepted(why: str, replaced: Replaced | None) -> HistoryEntry:
 def test_the_reason_names_the_topics_that_were_accepted(
     why: str, outputs: dict[str, dict[str, str | None]], told: str
 ) -> None:
-    assert why_of(accepted(why, Replaced(1, outputs) if outputs else None)) == told
+    assert why_of(accepted(why, ReplacedOutputs(1, outputs) if outputs else None)) == told

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.cli.main import app
 from databus.core.errors import ClaimError
 
@@ -21,7 +21,7 @@ VALUE = bytes(range(256)) * 100
 @pytest.fixture
 def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("DATABUS_SEGMENT_STORE", str(tmp_path / "segments"))
-    return str(ClaimStore(str(tmp_path / "segments")).put(np.frombuffer(VALUE, np.uint8)))
+    return str(LargeValueStore(str(tmp_path / "segments")).put(np.frombuffer(VALUE, np.uint8)))
 
 
 def test_a_claim_is_fetched_to_a_file_or_the_output(reference: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from databus.core.state.amendments import SinkEffect
 from databus.observe.clock import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.health.preflight import preflight
 from databus.runtime.context import Services
@@ -36,7 +36,7 @@ from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, SLOTS, Installat
 
 assert brokers  # a fixture that is used by all tests here
 
-ADA = Said("ada", "nothing brings them")
+ADA = Attribution("ada", "nothing brings them")
 
 
 @pytest.fixture(autouse=True)

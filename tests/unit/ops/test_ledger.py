@@ -11,7 +11,7 @@ from databus import Flow, Mock, Noop
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import SequenceOffset
-from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, ReplacedOutputs
 from databus.core.state.ledger import build
 from databus.core.state.merging import merged as merge
 from databus.ops.ledger.show import LedgerState, begins_anew, merged, summary
@@ -147,7 +147,7 @@ FLOW = Flow(name="orders", source=Mock(rows=1), sinks=(Noop(name="kafka"),))
 @pytest.mark.parametrize("paged", [False, True])
 def test_outputs_count_from_when_they_were_last_accepted(action: str, paged: bool) -> None:
     former = [replace(e, receipts=wrote(e.batch, e.batch * 2)) for e in CHAIN[1:4]]
-    accepted = entry(5, action, batch=3, replaced=Replaced(3, {"kafka": {"t": None}, "other": {"u": None}}))
+    accepted = entry(5, action, batch=3, replaced=ReplacedOutputs(3, {"kafka": {"t": None}, "other": {"u": None}}))
     since = [replace(entry(n), batch=n - 2, receipts=wrote(n - 2, (n - 6) * 2)) for n in (6, 7)]
     before = [merge(former)] if paged else former
     claim = _claim(FLOW, state([], pages([*before, accepted, *since])), "kafka", (), (CHECKPOINT, None))
@@ -163,7 +163,7 @@ def test_outputs_count_from_when_they_were_last_accepted(action: str, paged: boo
 def test_what_was_accepted_while_a_sink_was_behind_is_later_than_the_part_around_it() -> None:
     shared = [replace(e, receipts=wrote(e.batch, 40 + e.batch * 2)) for e in CHAIN[1:3]]
     beside = [replace(e, receipts=(), batch=e.batch + 3) for e in CHAIN[3:5]]
-    own = (entry(1, "accept", batch=2, replaced=Replaced(2, {"kafka": {"t": "new"}})),
+    own = (entry(1, "accept", batch=2, replaced=ReplacedOutputs(2, {"kafka": {"t": "new"}})),
            replace(entry(2), batch=4, receipts=wrote(4, 0)))  # fmt: skip
     claim = _claim(FLOW, state([], pages([merge([*shared, *beside])])), "kafka", own, (CHECKPOINT, None))
     assert output_problems(claim, {"t[0]": 2}) == []
@@ -176,7 +176,7 @@ def test_a_batch_in_flight_that_a_sink_took_along_is_no_part_that_ends_with_its_
     shared = [replace(e, receipts=wrote(e.batch, 40 + e.batch * 2)) for e in CHAIN[1:4]]
     flows = [*shared, replace(CHAIN[4], receipts=())]
     own = (entry(1, "detach", batch=3),
-           entry(2, "accept", batch=3, replaced=Replaced(4, {"kafka": {"t": "new"}}, {"kafka": {"t[0]": 1}})),
+           entry(2, "accept", batch=3, replaced=ReplacedOutputs(4, {"kafka": {"t": "new"}}, {"kafka": {"t[0]": 1}})),
            replace(entry(3), batch=4, receipts=wrote(4, 0)))  # fmt: skip
     there = [merge(flows)] if paged else flows
     claim = _claim(FLOW, state([], pages(there)), "kafka", own, (CHECKPOINT, None))

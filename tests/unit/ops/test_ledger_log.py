@@ -14,7 +14,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.errors import DecodeError
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.evidence import Evidence
-from databus.core.state.ledger import Span, SpanState
+from databus.core.state.ledger import LedgerSpan, SpanState
 from databus.ops.ledger import log as ledger_log
 
 ROW = pa.table({"schema_id": [0], "database": ["shop"], "table": ["t"]})
@@ -38,12 +38,12 @@ class Log:
         pass
 
 
-def span(start: int, state: SpanState = SpanState.DISPATCHED, cause: str = "") -> Span:
+def span(start: int, state: SpanState = SpanState.DISPATCHED, cause: str = "") -> LedgerSpan:
     counts = {"shop.t": TableCounts(1, 0, 0, 1)} if state is SpanState.DISPATCHED else {}
-    return Span(SequenceOffset(start), SequenceOffset(start + 1), state, 1, start + 1, 10, counts, cause=cause)
+    return LedgerSpan(SequenceOffset(start), SequenceOffset(start + 1), state, 1, start + 1, 10, counts, cause=cause)
 
 
-def evidence(monkeypatch: pytest.MonkeyPatch, refused: set[int], other: set[int], *spans: Span) -> Evidence:
+def evidence(monkeypatch: pytest.MonkeyPatch, refused: set[int], other: set[int], *spans: LedgerSpan) -> Evidence:
     @contextmanager
     def opened(*_: Any) -> Iterator[Log]:
         yield Log(refused)

@@ -9,16 +9,16 @@ import pytest
 
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.offsets import KafkaOffsets, Offset, SequenceOffset
-from databus.core.state.ledger import Span, SpanState
+from databus.core.state.ledger import LedgerSpan, SpanState
 from databus.ops.ledger.quarantine import OwnBatch, own_batches, quarantine_evidence
 
 
-def _span(batch: int, rows: int, start: Offset, end: Offset) -> Span:
+def _span(batch: int, rows: int, start: Offset, end: Offset) -> LedgerSpan:
     counts = {"shop.orders": TableCounts(100, 0, rows, 100 - rows)}
-    return Span(start, end, SpanState.DISPATCHED, batch, batch, tables=counts)
+    return LedgerSpan(start, end, SpanState.DISPATCHED, batch, batch, tables=counts)
 
 
-def _state(*spans: Span, refused: dict[int, int] | None = None) -> Any:
+def _state(*spans: LedgerSpan, refused: dict[int, int] | None = None) -> Any:
     entries = [
         SimpleNamespace(number=number, receipts=({"sink": "index", "rejected": rows}, {"sink": "kafka"}))
         for number, rows in (refused or {}).items()
@@ -26,7 +26,7 @@ def _state(*spans: Span, refused: dict[int, int] | None = None) -> Any:
     return SimpleNamespace(ledger=SimpleNamespace(spans=spans), entries=entries)
 
 
-def _batch(batch: int, rows: int, start: int, end: int) -> Span:
+def _batch(batch: int, rows: int, start: int, end: int) -> LedgerSpan:
     return _span(batch, rows, SequenceOffset(start), SequenceOffset(end))
 
 
@@ -85,7 +85,7 @@ def test_rows_that_a_sink_refused_are_not_stood_for_by_what_a_check_holds_elsewh
 
 
 def test_a_gap_behind_a_batch_has_its_number_and_no_rows() -> None:
-    gap = Span(SequenceOffset(70), SequenceOffset(80), SpanState.GAP, 8, 7)
+    gap = LedgerSpan(SequenceOffset(70), SequenceOffset(80), SpanState.GAP, 8, 7)
     assert quarantine_evidence(_state(_batch(7, 1, 60, 70), gap), {}, {}, []).problems == (SEVEN,)
 
 

@@ -18,7 +18,7 @@ from databus.core.positions.offset_ranges import without
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Epoch, HistoryEntry
-from databus.core.state.ledger import Span, SpanState
+from databus.core.state.ledger import LedgerSpan, SpanState
 from databus.observe.clock import SystemClock
 from databus.ops.ledger.range import spans_over
 from databus.ops.ledger.show import read_ledger
@@ -125,7 +125,7 @@ def opened(recorder: SqlRecorder, tmp_path: Path) -> Callable[..., Services]:
     return services
 
 
-def missing(wanted: OffsetRange, spans: Sequence[Span]) -> tuple[OffsetRange, ...]:
+def missing(wanted: OffsetRange, spans: Sequence[LedgerSpan]) -> tuple[OffsetRange, ...]:
     moved = [OffsetRange(s.start, s.end) for s in spans if s.state is SpanState.FILTERED]
     return without(wanted, moved)
 

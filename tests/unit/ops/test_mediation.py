@@ -18,7 +18,7 @@ from databus.core.state.plan import Plan
 from databus.observe.clock import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import preview as moves
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.runtime.context import Services
 from databus.sinks.kafka.markers import compare, untouched
@@ -67,11 +67,11 @@ def test_an_amendment_that_is_refused_has_closed_nothing(tmp_path: Path, monkeyp
     with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
         mediation.preview(flow.flow, services, "skip", place)
     with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
-        mediation.execute(flow.flow, services, "skip", place, Said("ada", "on"))
+        mediation.execute(flow.flow, services, "skip", place, Attribution("ada", "on"))
     with monkeypatch.context() as looked:  # whatever else the store refuses
         looked.setattr(moves, "require_all_joined", lambda *_: None)
         with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
-            mediation.execute(flow.flow, services, "skip", place, Said("ada", "on"))
+            mediation.execute(flow.flow, services, "skip", place, Attribution("ada", "on"))
     BROKERS["b"].down = False
     flow.run()
     flow.assert_each_holds_all_once()

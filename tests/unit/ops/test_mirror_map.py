@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from databus.core.positions.offset_map import UNKNOWN, Stretch
+from databus.core.positions.offset_map import UNKNOWN, MappedRange
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.checkpoint import Epoch, HistoryEntry
 from databus.ops.mirror.offset_map import KeptMap, OffsetMap
@@ -133,7 +133,7 @@ def test_a_reader_that_has_caught_up_is_translated_without_the_pages_however_muc
         assert (kept.to_target(T, end), kept.to_source(W, target_end), kept.to_target(T, end - 3)) == expected
 
 
-def living(url: str, entries: Sequence[HistoryEntry]) -> list[Stretch]:
+def living(url: str, entries: Sequence[HistoryEntry]) -> list[MappedRange]:
     with closing(KeptMap("mirror", services(url, entries))) as kept:
         return kept.stretches(T, (0, 100))
 

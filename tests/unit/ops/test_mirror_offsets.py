@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.positions.offset_map import UNKNOWN, Image, Stretch, known, merged
+from databus.core.positions.offset_map import UNKNOWN, Image, MappedRange, known, merged
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.checkpoint import Epoch, HistoryEntry
 from databus.ops.mirror.offset_map import OffsetMap
@@ -79,7 +79,7 @@ def test_receipts_from_before_unsure_stretches_were_told_are_bounded_by_their_ba
 
 def test_runs_that_touch_are_told_as_one() -> None:
     found = OffsetMap([entry(upto(5), (0, 10, 5)), entry(upto(9), (5, 15, 2), (8, 17, 1))]).living()
-    spans: list[Stretch] = list(found)
+    spans: list[MappedRange] = list(found)
     assert [(s.begin, s.upto, s.image) for s in merged(known(spans))] == [(0, 7, 10), (8, 9, 17)]
 
 

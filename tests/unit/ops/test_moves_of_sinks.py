@@ -17,7 +17,7 @@ from databus.core.state.amendments import SinkEffect
 from databus.observe.clock import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
@@ -86,7 +86,7 @@ def test_a_half_written_batch_that_comes_once_more_is_told(
     services: Any = Services(settings, EnvironmentConnections({}), flow.store, None, flow.reports, clock)  # type: ignore[arg-type]
     target = None if to is None else Target(json.dumps(SequenceOffset(to).to_json()))
     told = giving_up.preview(flow.flow, services, "b", target).to_json()
-    giving_up.execute(flow.flow, services, "b", target, Said("ada", "nothing brings them"))
+    giving_up.execute(flow.flow, services, "b", target, Attribution("ada", "nothing brings them"))
     flow.run()
     assert flow.store.sinks_behind("shop") == ()
     twice = len(BROKERS["b"].held) - len({*BROKERS["b"].held})

@@ -18,7 +18,7 @@ from databus.core.errors import ConfigError
 from databus.core.events import RowState
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.mirror.consumer_groups import require_known as require_groups
 from databus.ops.quarantine.outcome import ReplayResult, beside, outcome, tally
 from databus.ops.quarantine.replay_entries import MAX_ROWS, in_replays, stages_of
@@ -28,7 +28,7 @@ from databus.records import quarantine as held_rows
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
-from databus.runtime.beside.replay import Replayed
+from databus.runtime.beside.replay import ReplayOutcome
 from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
 
@@ -62,7 +62,7 @@ def test_more_events_than_a_database_takes_parameters_may_be_named(
         require_known(FLOW, services, Selection(event_ids=(*ids, *others)))
     store = MemoryCheckpoints()
     discarding: Any = replace(services, store=store)
-    assert discard(FLOW, discarding, Selection(event_ids=ids), Said("ada", "test data")) == held
+    assert discard(FLOW, discarding, Selection(event_ids=ids), Attribution("ada", "test data")) == held
     assert quarantine_tally(FLOW, services) == {"discarded": {"check": held}, "held": {"check": 1, "former": 1}}
 
 
@@ -136,7 +136,7 @@ def test_a_replay_of_a_checks_entry_answers_for_sinks_that_take_the_row() -> Non
     held = [entry("e1", "kafka"), entry("e1", "search"), entry("e2", "kafka"), entry("e3", "kafka")]
     states = {("e1", "check"): HeldState.REPLAYED, ("e2", "check"): HeldState.HELD, ("e3", "kafka"): HeldState.REPLAYED}
     ids = frozenset({"e1", "e2", "e3"})
-    done = Replayed(dict.fromkeys(ids, RowState.DISPATCHED), {"kafka": ids, "search": ids}, (), (), {})
+    done = ReplayOutcome(dict.fromkeys(ids, RowState.DISPATCHED), {"kafka": ids, "search": ids}, (), (), {})
     assert beside(held, states, done) == held[:2]
     refused = RejectedRow("e1", "shop.orders", None, "mapping", "search", "b.1:4", "{}")
     assert beside(held, states, replace(done, rejected=(refused,))) == held[:1]
@@ -179,7 +179,7 @@ def test_a_row_that_a_sink_refuses_as_it_is_replayed_counts_as_held(
 ) -> None:
     again = tuple(RejectedRow("e1", "shop.orders", None, "mapping", sink, "b.1:4", "{}") for sink in refused_by)
     takes = dict.fromkeys(("kafka", "search"), frozenset({"e1"}))
-    done = Replayed({"e1": RowState.DISPATCHED}, takes, again, (), {})
+    done = ReplayOutcome({"e1": RowState.DISPATCHED}, takes, again, (), {})
     states, entries = outcome([entry("e1", stage) for stage in held_by], done)
     became = tally(states, entries)
     assert (became[HeldState.REPLAYED], became[HeldState.HELD]) == (replayed, held)
@@ -211,7 +211,7 @@ def test_a_sinks_entry_is_told_as_replayed_only_where_that_sink_takes_the_row(
 ) -> None:
     """A sink that was taken out of the flow, or takes the table no more, is sent nothing."""
     taken = [entry("e1", stage) for stage in ("kafka", *beside)]
-    done = Replayed({"e1": RowState.DISPATCHED}, dict.fromkeys(sent_to, frozenset({"e1"})), (), (), {})
+    done = ReplayOutcome({"e1": RowState.DISPATCHED}, dict.fromkeys(sent_to, frozenset({"e1"})), (), (), {})
     states, _ = outcome(taken, done)
     checked = {("e1", "check"): HeldState.REPLAYED if sent_to else HeldState.DISCARDED} if beside else {}
     assert states == {("e1", "kafka"): HeldState.DISCARDED, **checked}

@@ -9,7 +9,7 @@ from databus.core.errors import ConfigError, DatabusError, OffsetPurgedError, Re
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay_closing import settled, told
-from databus.ops.quarantine.replay_refusals import Refused, is_gone, require_none
+from databus.ops.quarantine.replay_refusals import ReplayRefusal, is_gone, require_none
 from databus.records.quarantine import HeldState
 from databus.runtime.beside.replay import ROWS_GONE
 from databus.runtime.takeover.closing import ClosedForGood
@@ -96,11 +96,11 @@ def test_what_cannot_be_read_any_more(error: DatabusError, generation: int, gone
 
 def test_refused_replays_are_told_together() -> None:
     require_none("orders", [], [])
-    one = Refused(3, 2, OffsetPurgedError("the log is gone", hint="Discard them."))
+    one = ReplayRefusal(3, 2, OffsetPurgedError("the log is gone", hint="Discard them."))
     with pytest.raises(OffsetPurgedError, match="the log is gone"):
         require_none("orders", [], [one])
     done = ReplayResult(1, 7, 4, 0, 0, {}, {})
-    other = Refused(5, 1, OffsetPurgedError("that too", hint="Discard them."))
+    other = ReplayRefusal(5, 1, OffsetPurgedError("that too", hint="Discard them."))
     with pytest.raises(ReplaysRefusedError) as refused:
         require_none("orders", [done], [one, other])
     assert refused.value.done == (done,)

@@ -12,7 +12,7 @@ from databus.core.positions.gaps import SKIPPED, Gap
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.amendments import Amendment
 from databus.ops.quarantine.replay_range import BatchRanges
-from databus.ops.quarantine.replay_refusals import Refused
+from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.ops.quarantine.replay_rewound import MOVED_AGAIN, RewoundRows
 from databus.ops.quarantine.show import held_rows
 from databus.records.quarantine import OTHERWISE, HeldRow, HeldState, Selection
@@ -47,7 +47,7 @@ def move(desk: Desk, action: Any, place: int) -> None:
         lease.release()
 
 
-def left(desk: Desk, *, consents: bool = False) -> tuple[list[int], list[Refused]]:
+def left(desk: Desk, *, consents: bool = False) -> tuple[list[int], list[ReplayRefusal]]:
     """Return the batches whose rows are for a replay, and what is refused."""
     with desk.services() as services, held_rows(desk.flow, services) as rows:
         said, ranges = replace(ADA, consents=consents), BatchRanges("shop", services.store, rows, ("a", "b"))

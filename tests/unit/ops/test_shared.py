@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from databus.ops import shared_clients as shared
-from databus.ops.shared_clients import Shared
+from databus.ops.shared_clients import SharedClients
 
 
 class Client:
@@ -20,7 +20,7 @@ class Client:
 
 
 def test_the_first_opens_and_the_last_closes() -> None:
-    clients: Shared[Client] = Shared()
+    clients: SharedClients[Client] = SharedClients()
     one, same, other = (clients.take(key, Client) for key in ({"a": 1}, {"a": 1}, {"a": 2}))
     assert one is same
     assert one is not other
@@ -32,7 +32,7 @@ def test_the_first_opens_and_the_last_closes() -> None:
 
 
 def test_threads_open_one() -> None:
-    clients: Shared[Client] = Shared()
+    clients: SharedClients[Client] = SharedClients()
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: clients.take("key", Client), range(64)))
         assert len({id(client) for client in taken}) == 1
@@ -41,7 +41,7 @@ def test_threads_open_one() -> None:
 
 
 def test_who_waited_for_an_attempt_that_failed_gets_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients: Shared[Client] = Shared()
+    clients: SharedClients[Client] = SharedClients()
     begun, go, attempts = threading.Event(), threading.Event(), []
 
     def away() -> Client:

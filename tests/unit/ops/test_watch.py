@@ -13,10 +13,10 @@ from databus.core.alerts.book import AlertState
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.settings import Settings
 from databus.ops.health.airflow import AirflowHealth
-from databus.ops.health.watch import Round, Watch, run
+from databus.ops.health.watch import FlowWatch, Round, run
 from tests.unit.observe.receivers import Hooks, answering, http_receiver
 
-Watching = Callable[..., Watch]
+Watching = Callable[..., FlowWatch]
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def known(hooks: Hooks) -> EnvironmentConnections:
 
 @pytest.fixture
 def watching(tmp_path: Path, known: EnvironmentConnections) -> Iterator[Watching]:
-    started: list[Watch] = []
+    started: list[FlowWatch] = []
 
-    def start(airflow: AirflowHealth | None = None, connections: ConnectionSource = known) -> Watch:
+    def start(airflow: AirflowHealth | None = None, connections: ConnectionSource = known) -> FlowWatch:
         records = f"sqlite:///{tmp_path / 'records.db'}"
-        started.append(Watch(tmp_path / "dags", connections, Settings("test", str(tmp_path), records), airflow))
+        started.append(FlowWatch(tmp_path / "dags", connections, Settings("test", str(tmp_path), records), airflow))
         return started[-1]
 
     (tmp_path / "dags").mkdir()

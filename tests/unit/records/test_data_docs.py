@@ -17,7 +17,7 @@ from databus.core.errors import ConfigError
 from databus.core.expectations import BY_ROW, Expectation
 from databus.records.quality import data_docs
 from databus.records.quality.data_docs import DataDocs
-from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.judged_expectations import ExpectationOutcome
 from databus.records.quality.result import QualityResult, evaluate_run
 from databus.records.quality.trend import newest_runs, trends
 from databus.records.recorder import SqlRecorder
@@ -34,11 +34,11 @@ def judged_run(store: RecordStore, number: int, unexpected: int, docs: DataDocs 
     found = check(unexpected, NOT_NULL.name, kind=BY_ROW)
     SqlRecorder(store).record(report(number, f"run:{number}", checks=(found,)))
 
-    def judge(_summary: Any, _batches: Any, metrics: Any) -> list[Judged]:
+    def judge(_summary: Any, _batches: Any, metrics: Any) -> list[ExpectationOutcome]:
         (metric,) = metrics
         result = {"element_count": metric.evaluated, "unexpected_count": metric.violations, "unexpected_percent": 0.0}
-        by_row = Judged(NOT_NULL, not metric.violations, "every row", result)
-        return [by_row, Judged(MEAN, False, "", error="only a <sample> was read")]
+        by_row = ExpectationOutcome(NOT_NULL, not metric.violations, "every row", result)
+        return [by_row, ExpectationOutcome(MEAN, False, "", error="only a <sample> was read")]
 
     now = NOON + timedelta(minutes=number)
     return evaluate_run(store, FLOW, f"run:{number}", now, judge, docs)

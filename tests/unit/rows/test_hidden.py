@@ -15,7 +15,7 @@ from databus.core.flow_specs import TransformSpec
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.core.tables.schemas import RenamedTable, TableSchema
 from databus.ops.tables.wants import asked_by, wants_of
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss, in_clear
@@ -27,7 +27,7 @@ OTHER = table("shop.log", {"id": "int", "text": "text"}, schema_id=2)
 
 
 def hidden(tables: tuple[TableSchema, ...], *specs: TransformSpec) -> Hidden:
-    changes: Any = Changes(None, tables, {t.schema_id: fields_of(t) for t in tables}, hidden=Hidden())
+    changes: Any = FrameChanges(None, tables, {t.schema_id: fields_of(t) for t in tables}, hidden=Hidden())
     for spec in specs:
         changes = spec.columns_after(changes)
     return changes.hidden
@@ -75,7 +75,7 @@ def test_former_names_are_hidden_where_they_are_and_not_missed() -> None:
     assert hidden((OLD, NEW), renamed).by_table((OLD, NEW)) == {"shop.orders": {"card_number", "card_no"}}
     meant = DropColumns("id_", "card_number", former=("card_number", "id_"), tables=("shop.orders",))
     require((OLD, NEW), meant, before={"shop.orders": {"card_number"}})
-    left: Any = renamed.columns_after(Changes(None, (OLD, NEW), {0: fields_of(OLD), 1: fields_of(NEW)}))
+    left: Any = renamed.columns_after(FrameChanges(None, (OLD, NEW), {0: fields_of(OLD), 1: fields_of(NEW)}))
     assert [[c.name for c in t.columns] for t in left.tables] == [["id"], ["id"]]
 
 
@@ -219,7 +219,7 @@ def test_what_was_hidden_and_is_not_any_more_is_found_under_each_name_it_has() -
     known = RememberedHidden({"shop.orders": {"card_number"}})
 
     def clear(*specs: TransformSpec, remembered: RememberedHidden = known) -> list[str]:
-        changes: Any = Changes(None, (OLD, NEW), {0: fields_of(OLD), 1: fields_of(NEW)}, hidden=Hidden())
+        changes: Any = FrameChanges(None, (OLD, NEW), {0: fields_of(OLD), 1: fields_of(NEW)}, hidden=Hidden())
         for spec in specs:
             changes = spec.columns_after(changes)
         return [name for schema, name, _ in in_clear(changes, remembered)]

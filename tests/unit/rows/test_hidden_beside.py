@@ -11,7 +11,7 @@ from databus import DropColumns, Mask, Project, RenameColumns
 from databus.core.errors import TransformError
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
@@ -56,7 +56,7 @@ def after(*ranges: dict[str, Any], specs: Any, known: RememberedHidden | None = 
     known = RememberedHidden({USERS: {"card"}}) if known is None else known
     for one in ranges:
         tables = one["tables"]
-        changes: Any = Changes(None, tables, {s.schema_id: fields_of(s) for s in tables}, hidden=Hidden())
+        changes: Any = FrameChanges(None, tables, {s.schema_id: fields_of(s) for s in tables}, hidden=Hidden())
         for spec in specs:
             changes = spec.columns_after(changes)
         loss = HiddenLoss(changes.hidden, known, one["renames"], one["columns"], one["changes"], known.tables)

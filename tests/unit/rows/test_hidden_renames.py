@@ -13,7 +13,7 @@ from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.core.tables.schemas import RenamedTable, TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
@@ -35,7 +35,9 @@ def found_in(
     before: RememberedHidden | None = None,
     again: bool = False,
 ) -> RememberedHidden:
-    changes: Any = Changes(None, tables, {schema.schema_id: fields_of(schema) for schema in tables}, hidden=Hidden())
+    changes: Any = FrameChanges(
+        None, tables, {schema.schema_id: fields_of(schema) for schema in tables}, hidden=Hidden()
+    )
     for spec in specs:
         changes = spec.columns_after(changes)
     loss = HiddenLoss(changes.hidden, before or RememberedHidden(), renames, columns)

@@ -19,7 +19,7 @@ from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.tables.schemas import TableChange
 from databus.core.tables.wanted import TablesNow
 from databus.observe.clock import SystemClock
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.runtime import batch
@@ -432,7 +432,7 @@ def test_a_flow_without_transforms_is_asked_by_no_replay_of_the_quarantine() -> 
     place, orders = SequenceOffset(1), table("shop.orders", {"id": "int", "note": "varchar"})
     renamed = (("shop.orders", (("card", "note"),)),)
     planned = SourcePlan(OffsetRange(place, place), (orders,), 1, 1, columns_renamed=renamed)
-    changes: Any = Changes(None, (orders,), {0: fields_of(orders)}, hidden=Hidden())  # type: ignore[arg-type]
+    changes: Any = FrameChanges(None, (orders,), {0: fields_of(orders)}, hidden=Hidden())  # type: ignore[arg-type]
     with opened(flow, kept) as session:
         require_again(session, planned, changes)
     hiding: Any = DropColumns("card")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from databus.core.errors import SinkUnavailableError
-from databus.runtime.live.link import Link, LinkLostError, new_key
+from databus.runtime.live.link import LinkLostError, LiveLink, new_key
 
-Pair = tuple[Link, Link, socket.socket, socket.socket]
+Pair = tuple[LiveLink, LiveLink, socket.socket, socket.socket]
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -25,7 +25,7 @@ def connected() -> tuple[socket.socket, socket.socket]:
 def pair() -> Iterator[Pair]:
     ours, theirs = connected()
     key = new_key()
-    driver, worker = Link(ours, key, driver=True), Link(theirs, key, driver=False)
+    driver, worker = LiveLink(ours, key, driver=True), LiveLink(theirs, key, driver=False)
     yield driver, worker, ours, theirs
     driver.close()
     worker.close()
@@ -64,7 +64,7 @@ def test_silence_is_bounded_where_it_is_asked_for(pair: Pair) -> None:
 
 def test_who_does_not_know_the_key_is_not_unpickled(pair: Pair) -> None:
     driver, _, _, theirs = pair
-    Link(theirs, new_key(), driver=False).send(1)
+    LiveLink(theirs, new_key(), driver=False).send(1)
     with pytest.raises(LinkLostError, match="not sealed"):
         driver.receive()
 

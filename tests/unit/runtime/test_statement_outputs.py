@@ -22,7 +22,7 @@ from databus.kafka.client import ClientSettings
 from databus.runtime.routing import outputs_named, outputs_of, prepare
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.sink import KafkaSink
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import MessageTally
 from databus.sinks.kafka.topics import standing
 from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka.writer import KafkaSlotWriter
@@ -119,7 +119,7 @@ def test_a_topic_that_no_plan_can_know_is_named_by_the_error() -> None:
     from confluent_kafka import KafkaError
 
     session: Any = SimpleNamespace(flush=lambda: None)
-    tally = Tally("kafka", {})
+    tally = MessageTally("kafka", {})
     tally.delivered("k.mine[0]", [-1, -1, 0])(KafkaError(KafkaError._UNKNOWN_TOPIC), None)
     writer = KafkaSlotWriter("kafka", in_flight("k.t"), ProducerSettings(ClientSettings("east", "127.0.0.1:1")))
     with pytest.raises(SinkSettingError, match=r"cannot produce to k\.mine\[0\]: _UNKNOWN_TOPIC"):

@@ -23,7 +23,7 @@ from databus.observe.clock import SystemClock
 from databus.runtime.context import FlowSession, RunIdentity
 from databus.runtime.drain import Drain
 from databus.runtime.takeover.sweep import sweep
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 from databus.runtime.zookeeper_loss.policy import is_detached, outlasting
 from databus.sinks.noop import Noop
 from databus.sources.mock.spec import Mock
@@ -120,7 +120,7 @@ def test_a_holder_that_swept_goes_on_without_zookeeper_and_is_reconciled(
     plans = [plan_of(2), plan_of(3)] if committed else [plan_of(2)]
     with outlasting(installation.session("continue"), Drain(), 0.0) as session:
         lease = session.store.claim(FLOW, "run", 0)
-        take_over(Claimed.of(session, lease))
+        take_over(ClaimedFlow.of(session, lease))
         sweep(session)
         assert (installation.staged(), (installation.root / OVER).exists()) == (set(), False)
         for plan in plans:
@@ -134,7 +134,7 @@ def test_a_holder_that_swept_goes_on_without_zookeeper_and_is_reconciled(
     lease.release()
     with outlasting(installation.session("continue"), Drain(), 0.0) as session:
         later = session.store.claim(FLOW, "next", 0)
-        reached = take_over(Claimed.of(session, later))
+        reached = take_over(ClaimedFlow.of(session, later))
         assert reached is not None
         assert (reached.batch, reached.plan_hash) == (plans[-1].batch, plans[-1].hash)
 

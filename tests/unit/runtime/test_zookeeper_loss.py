@@ -29,7 +29,7 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, SlotMark
 from databus.runtime.drain import Drain
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 from databus.runtime.zookeeper_loss import retrying_store
 from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
 from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingLease, RetryingStore
@@ -261,7 +261,7 @@ class Flows:
 
     def take_over(self) -> Checkpoint | None:
         sinks: Any = self.sinks
-        return take_over(Claimed(self.flow, self.settings, self.store, sinks, self.lease))
+        return take_over(ClaimedFlow(self.flow, self.settings, self.store, sinks, self.lease))
 
     def hold(self, plan: Plan, *sinks: str) -> None:
         for name in sinks or plan.sinks:
@@ -358,7 +358,7 @@ def test_a_spool_that_an_earlier_databus_chained_to_a_backfill_is_reconciled(
     sinks: Any = {name: Slots((last.batch, last.hash)) for name in ("a", "b")}
     lease = holder.real.claim(FLOW, "next", 0)
     reached = take_over(
-        Claimed(flow, Settings("test", str(tmp_path), ""), holder.real, sinks, lease, register=holder.register)  # type: ignore[arg-type]
+        ClaimedFlow(flow, Settings("test", str(tmp_path), ""), holder.real, sinks, lease, register=holder.register)  # type: ignore[arg-type]
     )
     assert reached is not None
     assert (reached.batch, holder.spool.is_empty()) == (2 if unfinished else 3, True)

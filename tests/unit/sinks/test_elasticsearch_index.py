@@ -10,7 +10,9 @@ from opensearchpy.exceptions import AuthorizationException
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch.client import addresses, reason_of
-from databus.sinks.elasticsearch.indices import Indices, Standing, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.index_state import IndexState
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.preflight import index_pattern, seconds
 
 
@@ -32,7 +34,7 @@ def test_a_name_the_servers_refuse_is_refused_before(template):
 
 def test_tables_that_differ_in_case_alone_are_kept_apart_by_ids():
     indices = Indices(None, "here", {}, shared=False)
-    indices._known["shop.upper"] = Standing("shop.UPPER")
+    indices._known["shop.upper"] = IndexState("shop.UPPER")
     with pytest.raises(SinkSettingError) as refused:
         indices.standing("shop.upper", "shop.upper")
     assert "into the index template" not in refused.value.hint

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from databus import Elasticsearch, Flow, MysqlBinlog
-from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import TARGET_BYTES
 from databus.core.connections import Connection
 from databus.core.errors import SinkKeyChangedError

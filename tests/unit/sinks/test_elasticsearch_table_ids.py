@@ -12,7 +12,7 @@ from databus.core.errors import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema
-from databus.sinks.elasticsearch.clearing import Emptied
+from databus.sinks.elasticsearch.clearing import EmptyingStatement
 from databus.sinks.elasticsearch.documents import document_id, ids_may_meet
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
 from databus.sinks.elasticsearch.writer import ElasticsearchWriter
@@ -48,5 +48,5 @@ def test_its_truncate_takes_no_documents(ids: Any, code: str) -> None:
     row: Any = None
     writer = ElasticsearchWriter(spec, NOBODY, "f", 1, END, False, SinkPlan().slots)
     with pytest.raises(SinkSettingError) as error:
-        writer._emptied(Emptied("all", "shop.t:x", 7, ("log.000001", 90), row))
+        writer._emptied(EmptyingStatement("all", "shop.t:x", 7, ("log.000001", 90), row))
     assert error.value.code == code

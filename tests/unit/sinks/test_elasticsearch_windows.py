@@ -11,7 +11,7 @@ from databus.core.errors import SinkAccessError, SinkConflictError, SinkSettingE
 from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch.documents import RowWrite
 from databus.sinks.elasticsearch.partial_rows import cut
-from databus.sinks.elasticsearch.tally import Tally
+from databus.sinks.elasticsearch.tally import DocumentTally
 from databus.sinks.elasticsearch.writer import deliver, windows
 
 
@@ -64,7 +64,7 @@ class RefusingBulk:
 
 
 def test_a_refused_row_leaves_the_newest_row_the_server_takes():
-    tally = Tally("search")
+    tally = DocumentTally("search")
     rows = [write("1", 10, "good"), write("1", 20, "bad"), write("1", 30, "worse"), write("2", 30, "other")]
     for _ in rows:
         tally.read("d.t")
@@ -82,7 +82,7 @@ def test_a_refused_row_leaves_the_newest_row_the_server_takes():
 
 
 def test_superseded_rows_count_as_dispatched():
-    tally = Tally("search")
+    tally = DocumentTally("search")
     rows = [write("1", 10), write("1", 20), write("1", 30)]
     for _ in rows:
         tally.read("d.t")
@@ -95,7 +95,7 @@ def test_superseded_rows_count_as_dispatched():
 
 
 def test_a_statement_is_among_the_rows_and_told_apart_from_documents():
-    tally = Tally("search")
+    tally = DocumentTally("search")
     for _ in range(2):
         tally.read("d.t")
     tally.statement("d.t")

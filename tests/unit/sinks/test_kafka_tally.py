@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import MessageTally
 
 
-def produced(tally: Tally, *offsets: int | None) -> None:
+def produced(tally: MessageTally, *offsets: int | None) -> None:
     """Acknowledge the first and the last record of a partition."""
     count = 3
     batch = pa.RecordBatch.from_pydict(
@@ -21,7 +21,7 @@ def produced(tally: Tally, *offsets: int | None) -> None:
 
 
 def test_offsets_are_those_of_the_first_and_the_last_record() -> None:
-    tally = Tally("kafka", {})
+    tally = MessageTally("kafka", {})
     produced(tally, 7, 9)
     produced(tally, 12, 14)
     assert tally.facts() == {"t[0]": {"first_offset": 7, "last_offset": 14, "records": 6}}
@@ -30,7 +30,7 @@ def test_offsets_are_those_of_the_first_and_the_last_record() -> None:
 
 def test_a_record_acknowledged_without_an_offset_leaves_all_offsets_out() -> None:
     """So librdkafka reports a record that it sent again and that the broker had already."""
-    tally = Tally("kafka", {})
+    tally = MessageTally("kafka", {})
     produced(tally, 7, None)
     assert tally.facts() == {"t[0]": {"records": 3}}
     assert tally.offsets() is None

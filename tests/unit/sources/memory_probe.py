@@ -22,12 +22,13 @@ import numpy as np
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.reader import read_file
 from databus.binlog.segments.kept_log import _events, _whole_events, made_up_rotate
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk
 from databus.core.positions.offsets import BinlogOffset
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 
@@ -137,7 +138,7 @@ def read(folder: Path) -> int:
         SegmentAddress(str(folder / "segments" / s.name), s.file, s.start_pos, sum(s.rows.values()))
         for s in index.segments
     )
-    claims = ClaimRules(str(folder / "store"))
+    claims = LargeValueRules(str(folder / "store"))
     split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", claims=claims)
     return sum(batch.num_rows for batch in split.read())
 

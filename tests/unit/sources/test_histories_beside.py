@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from databus.binlog.log.capture import TableCapture
-from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
+from databus.binlog.schema_history.definition import LogPosition, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.store import HistoryStore
 from databus.core.positions.offsets import BinlogOffset
@@ -34,13 +34,13 @@ class Server:
     flavor, identity, place, folds_names = "mysql", "uuid", "m", False
 
     def __init__(self) -> None:
-        self.now, self.statements = FIRST, list[tuple[Place, str, frozenset[TableName]]]()
+        self.now, self.statements = FIRST, list[tuple[LogPosition, str, frozenset[TableName]]]()
 
     def variables(self, *_: str) -> dict[str, str]:
         return {"binlog_row_metadata": "MINIMAL"}
 
     def alter(self, pos: int) -> None:
-        self.statements.append((Place(1, pos), f"ALTER TABLE orders (at b.000001:{pos})", frozenset({ORDERS})))
+        self.statements.append((LogPosition(1, pos), f"ALTER TABLE orders (at b.000001:{pos})", frozenset({ORDERS})))
         self.now = SECOND
 
 
@@ -48,13 +48,13 @@ class Definitions(MysqlDefinitions):
     """Proves by what the server above says."""
 
     def _proven(self, start: BinlogOffset, only: Any) -> dict[TableName, list[Entry]]:
-        server, begin = cast("Any", self._server), Place(start.file_number, start.pos)
+        server, begin = cast("Any", self._server), LogPosition(start.file_number, start.pos)
         later = [s for s in server.statements if begin < s[0]]
         return {ORDERS: mysql_definitions._entries(ORDERS, server.now, begin, later)}
 
     def at(self, pos: int) -> TableDefinition | str | None:
         """Return the definition at a place, or why it is not known."""
-        entry = self._history.at(ORDERS, Place(1, pos)) if self._history else None
+        entry = self._history.at(ORDERS, LogPosition(1, pos)) if self._history else None
         return None if entry is None else entry.definition or entry.unknown
 
 
@@ -140,15 +140,15 @@ def test_a_look_goes_back_to_the_flows_history_after_a_range_before_it(server: S
     assert look.at(1500) == FIRST
 
 
-HISTORY = SchemaHistory(place(1000), Place(1, 1000))
-HISTORY.add(ORDERS, Entry(Place(1, 1000), FIRST))
+HISTORY = SchemaHistory(place(1000), LogPosition(1, 1000))
+HISTORY.add(ORDERS, Entry(LogPosition(1, 1000), FIRST))
 
 
 def followed(to: int, *statements: int, since: int = 1000) -> SchemaHistory:
     """Return a history followed to a place, over statements."""
-    history = SchemaHistory(place(since), Place(1, to), {ORDERS: [Entry(Place(1, since), FIRST)]})
+    history = SchemaHistory(place(since), LogPosition(1, to), {ORDERS: [Entry(LogPosition(1, since), FIRST)]})
     for pos in statements:
-        history.add(ORDERS, Entry(Place(1, pos), SECOND))
+        history.add(ORDERS, Entry(LogPosition(1, pos), SECOND))
     return history
 
 

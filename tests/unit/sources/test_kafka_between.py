@@ -8,7 +8,7 @@ import pytest
 
 from databus.core.errors import OffsetPurgedError
 from databus.core.positions.offsets import KafkaOffsets, OffsetRange
-from databus.sources.kafka.bounded_view import Between
+from databus.sources.kafka.bounded_view import OffsetBounds
 from databus.sources.kafka.positions import LogState, gaps
 
 START = KafkaOffsets({"a": {0: 3, 1: 8}, "b": {0: 5}}, {"a": "ida", "b": "idb"})
@@ -21,8 +21,8 @@ NOW = LogState(
 )
 
 
-def between() -> Between:
-    return Between(OffsetRange(START, END), "kafka_east")
+def between() -> OffsetBounds:
+    return OffsetBounds(OffsetRange(START, END), "kafka_east")
 
 
 def test_only_partitions_of_which_anything_lies_in_the_range_are_there() -> None:
@@ -56,4 +56,4 @@ def test_a_log_that_was_replaced_is_refused(now: LogState) -> None:
 def test_a_range_over_two_lives_of_a_log_is_refused() -> None:
     anew = replace(END, generations={"a": {1: 1}})
     with pytest.raises(OffsetPurgedError, match=r"a\[1\]: the log that held offset 8 is gone"):
-        Between(OffsetRange(START, anew), "kafka_east")
+        OffsetBounds(OffsetRange(START, anew), "kafka_east")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from databus.core.positions.offsets import KafkaOffsets
-from databus.kafka.cluster import Edge, KafkaCluster, Place, TopicFacts
+from databus.kafka.cluster import EpochOffset, KafkaCluster, Place, TopicFacts
 from databus.sources.kafka.partitions import KafkaLogs
 from databus.sources.kafka.spec import KafkaTopics
 
@@ -25,11 +25,11 @@ class Cluster:
     def describe(self, topics: Sequence[str], wants: Callable[[str, bool], bool]) -> dict[str, TopicFacts]:
         return {topic: TopicFacts(f"id of {topic}", 1) for topic in topics if wants(topic, False)}
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, Edge]:
-        return {place: Edge(self.logs[place], 0) for place in places if place[0] not in self.going}
+    def ends(self, places: Iterable[Place]) -> dict[Place, EpochOffset]:
+        return {place: EpochOffset(self.logs[place], 0) for place in places if place[0] not in self.going}
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, Edge]:
-        return {place: Edge(0, 0) for place in places if place[0] not in self.going}
+    def earliest(self, places: Iterable[Place]) -> dict[Place, EpochOffset]:
+        return {place: EpochOffset(0, 0) for place in places if place[0] not in self.going}
 
 
 STANDING = KafkaOffsets({"a": {0: 4}, "b": {0: 1}}, {"a": "id of a", "b": "id of b"})

@@ -26,7 +26,7 @@ from databus.runtime.direct.raw_records import RelayTask, gathered_shares, task_
 from databus.runtime.direct.row_counts import RowCounter, Taker
 from databus.sinks.kafka_mirror.encoder import MirrorEncoder
 from databus.sources.kafka import fetch as kafka_fetch
-from databus.sources.kafka.fetch import Fetcher, Stretch
+from databus.sources.kafka.fetch import Fetcher, FetchRange
 from databus.sources.kafka.raw_split import RawKafkaSplit
 
 HEADERS = [("h", b"1"), ("h", None), ("h", b"")]
@@ -58,7 +58,7 @@ class Scripted:
     def close(self) -> None: ...
 
 
-def fetched(monkeypatch: pytest.MonkeyPatch, stretches: list[Stretch], *answers: list[Message]) -> list[Any]:
+def fetched(monkeypatch: pytest.MonkeyPatch, stretches: list[FetchRange], *answers: list[Message]) -> list[Any]:
     settings = ClientSettings("east", "nowhere:1")
     monkeypatch.setattr(ClientSettings, "consumer", lambda *_: Scripted(*answers))
     return [
@@ -67,7 +67,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, stretches: list[Stretch], *answers:
 
 
 def test_what_lies_behind_the_end_and_the_end_itself_close_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
-    stretch = Stretch("t", 0, 5, 9)
+    stretch = FetchRange("t", 0, 5, 9)
     assert fetched(monkeypatch, [stretch], [message(5), message(7)], [message(8)]) == [(0, [5, 7]), (0, [8])]
     assert fetched(monkeypatch, [stretch], [message(5), message(9), message(10)]) == [(0, [5])]
     assert fetched(monkeypatch, [stretch], [message(11)]) == []
@@ -94,7 +94,7 @@ def test_runs_are_taken_as_single_messages_are(monkeypatch: pytest.MonkeyPatch) 
             with monkeypatch.context() as patched:
                 if not fast:
                     patched.setattr(Fetcher, "_take_run", lambda *_: False)
-                both.append(fetched(patched, [Stretch("t", 0, begin, end)], *answers))
+                both.append(fetched(patched, [FetchRange("t", 0, begin, end)], *answers))
         assert both[0] == both[1]
         assert [o for _, found in both[0] for o in found] == [o for o in offsets if o < end]
 
@@ -109,7 +109,7 @@ def split(monkeypatch: pytest.MonkeyPatch, found: dict[int, list[Message]], leav
 
     monkeypatch.setattr(kafka_fetch.Fetcher, "read", read)
     monkeypatch.setattr(ClientSettings, "consumer", lambda *_: Scripted())
-    stretches = tuple(Stretch("t", p, 0, of[-1].offset() + 1) for p, of in found.items())
+    stretches = tuple(FetchRange("t", p, 0, of[-1].offset() + 1) for p, of in found.items())
     return RawKafkaSplit(mirror.source, stretches, {"t": (SCHEMA,)}, "c1", ClientSettings("east", "nowhere:1"), "copy")  # type: ignore[arg-type]
 
 

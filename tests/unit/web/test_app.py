@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from databus.core.expectations import BY_ROW, MISSING, Expectation
 from databus.records.quality.data_docs import DataDocs
-from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.judged_expectations import ExpectationOutcome
 from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.web.app import FirstUse, create_app
@@ -80,8 +80,8 @@ def test_expectations_are_shown_as_counted_and_then_as_judged(client: TestClient
         assert (shown["checks"], shown["quality"]) == ([], None)
         assert [(e["name"], e["met"], e["violations"]) for e in shown["expectations"]] == [(share.name, None, 3)]
         judged = [
-            Judged(share, True, "every row", {"element_count": 10, "unexpected_count": 3}),
-            Judged(rows, False, "counts", {"observed_value": 10}),
+            ExpectationOutcome(share, True, "every row", {"element_count": 10, "unexpected_count": 3}),
+            ExpectationOutcome(rows, False, "counts", {"observed_value": 10}),
         ]
         evaluate_run(recorder.store, "orders_to_kafka", "r3", NOON, lambda *_: judged)
     shown = client.get(run).raise_for_status().json()

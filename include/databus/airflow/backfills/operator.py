@@ -147,7 +147,7 @@ class BackfillOperator(BaseOperator):
         return self._moved(context, datetime.fromisoformat(queued_since) if queued_since else None)
 
     def _moved(self, context: Any, queued_since: datetime | None) -> dict[str, Any]:
-        from databus.ops.backfill.run import Run, Wanted, preview, run_backfill
+        from databus.ops.backfill.run import BackfillRequest, BackfillRun, preview, run_backfill
         from databus.ops.backfill.status import state_of
         from databus.ops.services import open_services
 
@@ -165,7 +165,7 @@ class BackfillOperator(BaseOperator):
             params = dict(context["params"])
             aim = aim_of(Mode(params["mode"]), params["suffix"], params["name"] or "", into_live=params["into_live"])
             start, end = self._range(context, params, run_type)
-            wanted = Wanted(start, end, aim, in_order, params["accept"])
+            wanted = BackfillRequest(start, end, aim, in_order, params["accept"])
             if run_type == "scheduled":
                 try:
                     found = preview(self.flow, services, wanted, identity.run_id)
@@ -175,7 +175,7 @@ class BackfillOperator(BaseOperator):
                     says = error.message
                 raise AirflowSkipException(f"{start} to {end}: {says}; scheduled runs move nothing")
             spark = self._spark(services.settings.installation, identity.run_id)
-            run = Run(spark, identity, self._drain, _LEASE_WAIT_S, _ORDER_WAIT_S)
+            run = BackfillRun(spark, identity, self._drain, _LEASE_WAIT_S, _ORDER_WAIT_S)
             try:
                 state = run_backfill(self.flow, services, wanted, run)
             except BackfillWaitsError as error:

@@ -13,7 +13,7 @@ _LONGEST = 120
 
 
 @dataclass(frozen=True)
-class Asked:
+class BackfillParams:
     """What a run was asked for.
 
     Attributes:
@@ -58,7 +58,7 @@ class Asked:
         return " ".join(filter(None, (self.mode, self.suffix, self.name)))
 
 
-def asked_of(context: Any) -> Asked:
+def asked_of(context: Any) -> BackfillParams:
     """Return what the run of a context was asked for; contexts of callbacks may lack much of it."""
     run = context.get("dag_run")
     params: Mapping[str, Any] = context.get("params") or getattr(run, "conf", None) or {}
@@ -70,7 +70,7 @@ def asked_of(context: Any) -> Asked:
     beside = mode == Mode.REPLAY and not params.get("into_live")
     suffix, name = (str(params.get(word) or "") for word in ("suffix", "name"))
     named = name if mode == Mode.REPLAY else ""
-    return Asked(str(start or ""), str(end or ""), run_type, mode, suffix if beside else "", named)
+    return BackfillParams(str(start or ""), str(end or ""), run_type, mode, suffix if beside else "", named)
 
 
 def run_type_of(run: Any) -> str:

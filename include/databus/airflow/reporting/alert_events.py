@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from databus.core.alerts.alert import AlertKind, ChannelSpec
 from databus.core.flow import Flow
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation, rules_of
 
 _LONGEST = 2000
@@ -23,9 +23,9 @@ def event_of(kind: AlertKind, context: Any) -> Observation:
     if kind is AlertKind.DEADLINE:
         figures["deadline"] = str(_field(context.get("deadline"), "deadline_time") or "")
         said = f"run {run_id} missed its deadline"
-        return Observation(kind, Verdict.OVER, said, run_id, figures, run_id=run_id, run_url=run_url)
+        return Observation(kind, RuleVerdict.OVER, said, run_id, figures, run_id=run_id, run_url=run_url)
     said = f"{task or 'a task'} failed: {error_of(context)}"
-    return Observation(kind, Verdict.OVER, said, task, figures, run_id=run_id, run_url=run_url)
+    return Observation(kind, RuleVerdict.OVER, said, task, figures, run_id=run_id, run_url=run_url)
 
 
 def error_of(context: Any) -> str:
@@ -37,7 +37,7 @@ def over(kind: AlertKind, subject: str, context: Any) -> Observation:
     """Return that a subject is well again, as the run of a context has shown."""
     run_id, run_url = run_of(context)
     said = f"{kind} of {subject} is over"
-    return Observation(kind, Verdict.CLEAR, said, subject, run_id=run_id, run_url=run_url)
+    return Observation(kind, RuleVerdict.CLEAR, said, subject, run_id=run_id, run_url=run_url)
 
 
 def run_of(context: Any) -> tuple[str, str]:

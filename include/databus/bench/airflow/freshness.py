@@ -14,7 +14,7 @@ from typing import Any
 from databus import Flow, Kafka, MysqlBinlog
 from databus.bench import delays, turns
 from databus.bench.airflow.flows import AirflowFlows, airflow_flows, airflow_options
-from databus.bench.airflow.handovers import Told, told
+from databus.bench.airflow.handovers import BatchSpan, told
 from databus.bench.freshness import NAME, WITHIN_S, Peer, timed
 from databus.bench.loads import Load, TableLoad, create_tables, tables_of
 from databus.bench.log_files import LogWriter, log_writer
@@ -22,7 +22,7 @@ from databus.bench.options import AirflowFreshnessOptions
 from databus.bench.peer import DEFAULTS
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers, path_servers
-from databus.bench.turns import Turn
+from databus.bench.turns import SideRun
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import records_url
 
@@ -49,7 +49,7 @@ def run(options: AirflowFreshnessOptions, say: Callable[[str], None], ports_from
 def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers, to which Airflow comes."""
     tables = tables_of(options.flows)
-    theirs: list[Turn] = []
+    theirs: list[SideRun] = []
     with log_writer(sandbox, "mysql") as writer:
         create_tables(writer.connection, tables)
         flows = live_flows(writer, tables)
@@ -92,10 +92,10 @@ class OurTurns:
     ) -> None:
         self._sandbox, self._running, self._load = sandbox, running, load
         self._bootstrap, self._names, self._topics = bootstrap, names, topics or names
-        self._turns: list[Turn] = []
+        self._turns: list[SideRun] = []
         self._spans: list[tuple[float, float]] = []
 
-    def take(self, seconds: float) -> Turn:
+    def take(self, seconds: float) -> SideRun:
         """Let Airflow run the flows until they follow, time a turn, and let the runs end.
 
         Raises:
@@ -109,12 +109,12 @@ class OurTurns:
         self._turns.append(turn)
         return turn
 
-    def told(self) -> Told:
+    def told(self) -> BatchSpan:
         """Return what the records tell of all turns."""
         return told(records_url(self._sandbox.home), self._names, self._spans)
 
     def result(
-        self, name: str, peer: str, theirs: Sequence[Turn], settings: Mapping[str, Any], bars: Sequence[Bar]
+        self, name: str, peer: str, theirs: Sequence[SideRun], settings: Mapping[str, Any], bars: Sequence[Bar]
     ) -> Result:
         """Return the result.
 

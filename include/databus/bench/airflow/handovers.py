@@ -16,7 +16,7 @@ from databus.records.store import RecordStore
 
 
 @dataclass(frozen=True)
-class Told:
+class BatchSpan:
     """Batches of a span of time.
 
     Attributes:
@@ -54,7 +54,7 @@ class Told:
         }
 
 
-def told(records_url: str, flows: Sequence[str], spans: Sequence[tuple[float, float]]) -> Told:
+def told(records_url: str, flows: Sequence[str], spans: Sequence[tuple[float, float]]) -> BatchSpan:
     """Return what the records tell of flows in spans of time (seconds since the epoch)."""
     b = t.batches.c
     wanted = sa.select(b.flow, b.committed_at, b.rows, b.durations_ms, t.runs.c.run_id).join(
@@ -80,6 +80,6 @@ def told(records_url: str, flows: Sequence[str], spans: Sequence[tuple[float, fl
     for row in every:
         for stage, spent_ms in row.durations_ms.items() if row.rows else ():
             stages[stage].append(spent_ms)
-    return Told(
+    return BatchSpan(
         len(every), sum(row.rows for row in every), gaps, at, {stage: sorted(spent) for stage, spent in stages.items()}
     )

@@ -35,7 +35,7 @@ _TASKS, _SCHEDULER, _SPARK = "tasks", "scheduler", "spark"
 
 
 @dataclass(frozen=True)
-class Watched:
+class IdleCpu:
     """CPU seconds of a while.
 
     Attributes:
@@ -78,7 +78,7 @@ def measure(sandbox: Sandbox, options: AirflowIdleOptions, say: Callable[[str], 
     time.sleep(_SETTLE_S)
     bare = _watched(sandbox, options.seconds)
     with AirflowApi(sandbox.address("airflow")) as api:
-        found: dict[str, Watched] = {
+        found: dict[str, IdleCpu] = {
             flow.mode: _of_flow(sandbox, api, flow, options, say)
             for flow in (live, other.model_copy(update={"mode": "economy"}))
         }
@@ -89,7 +89,7 @@ def measure(sandbox: Sandbox, options: AirflowIdleOptions, say: Callable[[str], 
     return Result("idle_airflow", rounded, (), settings, details, "live_cpu_seconds_per_minute")
 
 
-def figures(bare: Watched, found: Mapping[str, Watched]) -> dict[str, float]:
+def figures(bare: IdleCpu, found: Mapping[str, IdleCpu]) -> dict[str, float]:
     """Return what each mode costs over an Airflow without flows, in CPU seconds a minute and a run.
 
     Tasks are whole; Spark and Airflow's own processes are what they take more than without flows.
@@ -112,7 +112,7 @@ def figures(bare: Watched, found: Mapping[str, Watched]) -> dict[str, float]:
 
 def _of_flow(
     sandbox: Sandbox, api: AirflowApi, flow: Flow, options: AirflowIdleOptions, say: Callable[[str], None]
-) -> Watched:
+) -> IdleCpu:
     """Give Airflow the flow, watch it once it goes on by itself, and let it end."""
     write_dag_file(sandbox.home / "dags", flow, options.every_seconds, wake_s=_WAKE_S)
     api.wait_for((flow.name,), _FOUND_WITHIN_S)
@@ -124,7 +124,7 @@ def _of_flow(
         before = {run["dag_run_id"] for run in api.runs(flow.name)}
         watched = _watched(sandbox, options.seconds)
         runs = {run["dag_run_id"] for run in api.runs(flow.name)} - before
-    return Watched(watched.minutes, watched.cpu_seconds, len(runs))
+    return IdleCpu(watched.minutes, watched.cpu_seconds, len(runs))
 
 
 def _until_begun(sandbox: Sandbox, name: str) -> None:
@@ -137,7 +137,7 @@ def _until_begun(sandbox: Sandbox, name: str) -> None:
             time.sleep(1)
 
 
-def _watched(sandbox: Sandbox, seconds: int) -> Watched:
+def _watched(sandbox: Sandbox, seconds: int) -> IdleCpu:
     processes = sandbox.status_of("airflow").processes
     meters = {name: CpuMeter([pid]) for name, pid in processes.items()}
     spark, began = CpuMeter([sandbox.status_of("spark").pid or 0]), time.monotonic()
@@ -147,4 +147,4 @@ def _watched(sandbox: Sandbox, seconds: int) -> Watched:
     own = meters[_SCHEDULER].of_roots()
     used = {name: meter.seconds() for name, meter in meters.items()}
     used |= {_SCHEDULER: own, _TASKS: used[_SCHEDULER] - own, _SPARK: spark.seconds()}
-    return Watched(minutes, {name: round(value, 3) for name, value in used.items()})
+    return IdleCpu(minutes, {name: round(value, 3) for name, value in used.items()})

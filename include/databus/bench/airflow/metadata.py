@@ -84,11 +84,11 @@ def run(options: MetadataOptions, say: Callable[[str], None], ports_from: int = 
         if url is None:
             sandbox = stack.enter_context(fresh_servers(("postgres",), say, ports_from))
             url = postgres_url(sandbox.status_of("postgres"))
-        return _Bench(options, say, _environment(home, url)).measure(home / "dags")
+        return _MetadataBench(options, say, _environment(home, url)).measure(home / "dags")
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _MetadataBench:
     options: MetadataOptions
     say: Callable[[str], None]
     environment: dict[str, str]

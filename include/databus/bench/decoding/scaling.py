@@ -13,7 +13,8 @@ from typing import Any
 
 from databus.bench.log_files import LogWriter, WrittenLog
 from databus.binlog.log.capture import TableCapture
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.server.dump import Dump, DumpRequest
 from databus.binlog.server.log_walk import LogWalk
 from databus.core.connections import Connection

@@ -21,7 +21,7 @@ from databus.bench.options import MirrorDelayOptions
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Result
 from databus.bench.servers import fresh_servers
-from databus.bench.turns import Turn
+from databus.bench.turns import SideRun
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 
@@ -50,7 +50,7 @@ def measure(sandbox: Sandbox, options: MirrorDelayOptions, say: Callable[[str], 
     east, west = sandbox.address("kafka"), sandbox.address("kafka-b")
     mirror_records.create(east, TOPIC, options.partitions)
     load = TopicLoad(east, TOPIC, options.records_per_second, options.together)
-    theirs: list[Turn] = []
+    theirs: list[SideRun] = []
     say("starting Airflow")
     with airflow_flows(sandbox, [mirror()], options.window, "mirror_dag") as running:
         ours = OurTurns(sandbox, running, load, west, [NAME], [TOPIC])
@@ -70,7 +70,7 @@ def mirror() -> Flow:
     return Mirror(name=NAME, source="kafka_east", target="kafka_west", topics=TOPIC, mode="live")
 
 
-def _peer(sandbox: Sandbox, load: Load, turn: int, options: MirrorDelayOptions) -> Turn:
+def _peer(sandbox: Sandbox, load: Load, turn: int, options: MirrorDelayOptions) -> SideRun:
     """Let MirrorMaker 2 catch up with the topic, and time a turn."""
     east, west = sandbox.address("kafka"), sandbox.address("kafka-b")
     peer = MirrorMaker(f"delay_{turn + 1}", east, west, TOPIC, exactly_once=False, fast=False)

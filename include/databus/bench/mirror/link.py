@@ -117,7 +117,7 @@ def measure(sandbox: Sandbox, engine: Any, options: MirrorLinkOptions, say: Call
     with TcpProxy(east, kafka=True) as link:
         runs = _runs(sandbox, engine, options, link.port)
         value_bytes = options.record_bytes - mirror_records.KEY_BYTES
-        writer = mirror_records.Steady(east, TOPIC, options.records_per_second, value_bytes, options.partitions)
+        writer = mirror_records.SteadyWriter(east, TOPIC, options.records_per_second, value_bytes, options.partitions)
         mover = threading.Thread(target=runs.go_on, name="bench-mirror", daemon=True)
         writer.start()
         mover.start()
@@ -149,7 +149,11 @@ def _runs(sandbox: Sandbox, engine: Any, options: MirrorLinkOptions, port: int) 
 
 
 def _cut(
-    link: TcpProxy, runs: _Runs, writer: mirror_records.Steady, options: MirrorLinkOptions, say: Callable[[str], None]
+    link: TcpProxy,
+    runs: _Runs,
+    writer: mirror_records.SteadyWriter,
+    options: MirrorLinkOptions,
+    say: Callable[[str], None],
 ) -> dict[str, float]:
     """Let the link go down and come back; return how it was caught up."""
     _await(runs, lambda: runs.moved > 0)

@@ -40,7 +40,7 @@ class Digest:
         return sum(self.counts)
 
 
-class Folding:
+class DigestBuilder:
     """Makes a digest record by record."""
 
     def __init__(self, partitions: int):
@@ -113,7 +113,7 @@ class _Filling:
             }
         )
         self._topic, self._value_bytes, self._partitions = topic, value_bytes, partitions
-        self._folding, self.written = Folding(partitions), 0
+        self._folding, self.written = DigestBuilder(partitions), 0
 
     def write(self, records: int) -> None:
         """Hand over so many records more."""
@@ -144,7 +144,7 @@ class _Filling:
         return self._folding.digest()
 
 
-class Steady(threading.Thread):
+class SteadyWriter(threading.Thread):
     """Writes records at a steady rate until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str, per_second: int, value_bytes: int, partitions: int):
@@ -199,7 +199,7 @@ def read(bootstrap: str, topic: str) -> Digest:
     }
     with closing(Consumer(settings)) as consumer:
         known = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        left, folding = set(known), Folding(len(known))
+        left, folding = set(known), DigestBuilder(len(known))
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in known])
         came = time.monotonic()
         while left:

@@ -14,7 +14,7 @@ from databus import Batching, Flow, Mirror
 from databus.bench.mirror import records as mirror_records
 from databus.bench.mirror.mirror_maker import MirrorMaker
 from databus.bench.mirror.records import Digest
-from databus.bench.mirror.watch import Movement, Watch
+from databus.bench.mirror.watch import Movement, TopicWatch
 from databus.bench.options import MirrorOptions
 from databus.bench.our_path import OurPath
 from databus.bench.processes import CpuMeter
@@ -34,7 +34,7 @@ _WITHIN_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Turn:
+class MirrorRun:
     """One run of a side.
 
     Attributes:
@@ -75,8 +75,8 @@ def measure(
     mirror_records.create(servers, _TOPIC, options.partitions)
     value_bytes = options.record_bytes - mirror_records.KEY_BYTES
     size = options.records + options.warm_up, value_bytes, options.partitions, options.compression
-    bench = _Bench(sandbox, timed, options, say, mirror_records.load(servers, _TOPIC, *size))
-    turns: dict[str, list[Turn]] = {}
+    bench = _ThroughputBench(sandbox, timed, options, say, mirror_records.load(servers, _TOPIC, *size))
+    turns: dict[str, list[MirrorRun]] = {}
     for number in range(1, options.rounds + 1):
         turns.setdefault("ours", []).append(bench.ours(number))
         for peer in options.peers:
@@ -85,14 +85,14 @@ def measure(
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _ThroughputBench:
     sandbox: Sandbox
     timed: Callable[[Flow], Any]
     options: MirrorOptions
     say: Callable[[str], None]
     source: Digest
 
-    def ours(self, number: int) -> Turn:
+    def ours(self, number: int) -> MirrorRun:
         """Mirror the source with a flow of ours."""
         options, topic = self.options, f"{_TOPIC}.ours_{number}"
         flow = Mirror(
@@ -109,10 +109,10 @@ class _Bench:
         with self._watched(topic, self._workers) as watch:
             found = self.timed(flow)
             watch.until_settled(self.source.records, _WITHIN_S, lambda: True)
-        turn = Turn(watch.movement(self.source.records, options.warm_up), found.cpu_seconds, asdict(found))
+        turn = MirrorRun(watch.movement(self.source.records, options.warm_up), found.cpu_seconds, asdict(found))
         return self._verified("our mirror", topic, turn, strict=True)
 
-    def theirs(self, name: str, number: int) -> Turn:
+    def theirs(self, name: str, number: int) -> MirrorRun:
         """Mirror the source with MirrorMaker 2."""
         exactly_once = name == "exactly_once"
         east, west = self.sandbox.address("kafka"), self.sandbox.address("kafka-b")
@@ -127,11 +127,11 @@ class _Bench:
             with self._watched(peer.target_topic, lambda: [psutil.Process(process.pid)]) as watch:
                 watch.until_settled(self.source.records, _WITHIN_S, lambda: process.poll() is None)
                 cpu = meter.seconds()
-        turn = Turn(watch.movement(self.source.records, self.options.warm_up), cpu, {})
+        turn = MirrorRun(watch.movement(self.source.records, self.options.warm_up), cpu, {})
         return self._verified(who, peer.target_topic, turn, strict=False)
 
-    def _watched(self, topic: str, processes: Callable[[], Iterable[psutil.Process]]) -> Watch:
-        return Watch(self.sandbox.address("kafka-b"), topic, self.options.partitions, processes)
+    def _watched(self, topic: str, processes: Callable[[], Iterable[psutil.Process]]) -> TopicWatch:
+        return TopicWatch(self.sandbox.address("kafka-b"), topic, self.options.partitions, processes)
 
     def _workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers, or this process where Spark does not run."""
@@ -140,7 +140,7 @@ class _Bench:
             return [psutil.Process()]
         return [p for p in psutil.Process(spark).children(recursive=True) if "python" in p.name()]
 
-    def _verified(self, who: str, topic: str, turn: Turn, *, strict: bool) -> Turn:
+    def _verified(self, who: str, topic: str, turn: MirrorRun, *, strict: bool) -> MirrorRun:
         """Compare the target's records with the source's, tell it, and delete the target.
 
         Raises:
@@ -164,7 +164,7 @@ class _Bench:
         return turn
 
 
-def _result(options: MirrorOptions, turns: dict[str, list[Turn]]) -> Result:
+def _result(options: MirrorOptions, turns: dict[str, list[MirrorRun]]) -> Result:
     every = options.records + options.warm_up
     rates = {name: median(t.movement.records_per_second for t in found) for name, found in turns.items()}
     figures = {"records_per_second": rates["ours"], "mb_per_second": rates["ours"] * options.record_bytes / 1e6}

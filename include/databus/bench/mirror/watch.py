@@ -22,7 +22,7 @@ _SETTLED_S = 5.0
 
 
 @dataclass(frozen=True)
-class Sighting:
+class TopicEnds:
     """Ends of a topic at one time.
 
     Attributes:
@@ -53,7 +53,7 @@ class Movement:
     peak_rss_mb: float
 
 
-def movement_of(sightings: Sequence[Sighting], records: int, warm_up: int, peak_rss_mb: float = 0.0) -> Movement:
+def movement_of(sightings: Sequence[TopicEnds], records: int, warm_up: int, peak_rss_mb: float = 0.0) -> Movement:
     """Return the rate of what came behind the warm-up.
 
     Offsets count transactions' ends too: shares of the offsets are taken for shares of the records. Where all that was
@@ -79,7 +79,7 @@ def movement_of(sightings: Sequence[Sighting], records: int, warm_up: int, peak_
     return Movement(moved / seconds, seconds, end.at - sightings[0].at, peak_rss_mb)
 
 
-class Watch(threading.Thread):
+class TopicWatch(threading.Thread):
     """Looks at the ends of one topic in turns until it is left; a context manager.
 
     Args:
@@ -97,12 +97,12 @@ class Watch(threading.Thread):
         self._written, self._readable = (KafkaCluster(settings, i) for i in ("read_uncommitted", "read_committed"))
         self._places = [(topic, partition) for partition in range(partitions)]
         self._processes, self._done = processes, threading.Event()
-        self._sightings: list[Sighting] = []
+        self._sightings: list[TopicEnds] = []
         self._peak_mb = 0.0
         self._error: Exception | None = None
         self.began = time.perf_counter()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> TopicWatch:
         self.began = time.perf_counter()
         self.start()
         return self
@@ -148,13 +148,13 @@ class Watch(threading.Thread):
             SandboxError: nothing arrived.
         """
         self._raise()
-        return movement_of([Sighting(self.began, 0, 0), *self._sightings], records, warm_up, self._peak_mb)
+        return movement_of([TopicEnds(self.began, 0, 0), *self._sightings], records, warm_up, self._peak_mb)
 
     def _look(self) -> None:
         written = sum(edge.offset for edge in self._written.ends(self._places).values())
         readable = sum(edge.offset for edge in self._readable.ends(self._places).values())
         # Asked later than the former, it may stand further.
-        self._sightings.append(Sighting(time.perf_counter(), max(written, readable), readable))
+        self._sightings.append(TopicEnds(time.perf_counter(), max(written, readable), readable))
         for process in self._processes():
             with contextlib.suppress(OSError):
                 self._peak_mb = max(self._peak_mb, peak_rss_mb(process.pid))

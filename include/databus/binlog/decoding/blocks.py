@@ -20,12 +20,12 @@ _UNUSED_REFERENCES = 3
 """Those of the list, of the variable that looks at it, and of `getrefcount` itself."""
 
 
-class _Kept(threading.local):
+class _KeptBlock(threading.local):
     def __init__(self) -> None:
         self.blocks: list[Block] = []
 
 
-_kept = _Kept()
+_kept = _KeptBlock()
 
 
 def take_block(size: int) -> Block:

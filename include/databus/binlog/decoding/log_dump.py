@@ -20,7 +20,8 @@ from databus.binlog.segments.segment import segment_name
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_places import start_request
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.connections import Connection
 
 _IN_MEMORY_BYTES = 64 << 20
@@ -80,7 +81,7 @@ class LogDump:
             SourceError: the server refused or cut the connection.
             DecodeError: an event is damaged, unknown or unsupported.
         """
-        held: _Held | None = None
+        held: _HeldEvents | None = None
         try:
             with self._dump as dump:
                 for events in dump.batches():
@@ -88,7 +89,7 @@ class LogDump:
                         if isinstance(piece, FileStart):
                             if held is not None:
                                 held.close()
-                            held = _Held(piece.description, piece.pos)
+                            held = _HeldEvents(piece.description, piece.pos)
                             self.file, self.position = piece.name, piece.pos
                             self.event_counts[EventType.FORMAT_DESCRIPTION] += 1
                         elif held is not None:
@@ -97,7 +98,7 @@ class LogDump:
             if held is not None:
                 held.close()
 
-    def _take(self, held: _Held, piece: Stretch) -> Iterator[Change]:
+    def _take(self, held: _HeldEvents, piece: WalkedStretch) -> Iterator[Change]:
         last = int(piece.offsets[-1]) if len(piece.offsets) else 0
         if last:
             held.append(piece.events[:last])
@@ -107,7 +108,7 @@ class LogDump:
         if not piece.open:
             self.position = piece.pos + len(piece.events)
 
-    def _decoded(self, held: _Held, piece: Stretch) -> Iterator[Change]:
+    def _decoded(self, held: _HeldEvents, piece: WalkedStretch) -> Iterator[Change]:
         log = LogFile(
             held.data(),
             segment_name(self.file, held.start_pos),
@@ -128,7 +129,7 @@ class LogDump:
         self.position = int(piece.transactions.end_pos[-1])
 
 
-class _Held:
+class _HeldEvents:
     """The events since the last decoded transaction, as a segment."""
 
     def __init__(self, description: bytes, pos: int) -> None:

@@ -92,7 +92,7 @@ def plain_rows(buffer: Bytes, events: Ints, bases: Ints, table: TableMap) -> Pla
 
 
 @dataclass
-class _Run:
+class _ImageRun:
     """Consecutive rows whose after-images carry the same columns."""
 
     bitmap: bytes
@@ -127,7 +127,7 @@ class _Rewriter:
         bitmap, bitmap2, at = self._frame()
         head = bytearray(self._data[self._at : bitmap2])
         head[4] = EventType.UPDATE_ROWS
-        run: _Run | None = None
+        run: _ImageRun | None = None
         while at < self._end:
             start = at
             at = self._locate(at, bitmap, self._before)
@@ -135,7 +135,7 @@ class _Rewriter:
             carried, after, missing, at = self._after_image(at, bitmap2)
             if run is None or run.bitmap != carried:
                 base = self._close(run, head, event, base)
-                run = _Run(carried)
+                run = _ImageRun(carried)
             if missing:
                 self._partial[len(self._lines), run.rows] = missing
             run.rows += 1
@@ -167,7 +167,7 @@ class _Rewriter:
         self._original.append(original)
         self._changes.append(changes)
 
-    def _close(self, run: _Run | None, head: bytearray, event: Ints, base: int) -> int:
+    def _close(self, run: _ImageRun | None, head: bytearray, event: Ints, base: int) -> int:
         """Write a run of rows as an event of its own; returns the ordinal to go on with."""
         if run is None:
             return base

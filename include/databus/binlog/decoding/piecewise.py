@@ -40,7 +40,7 @@ _MOST_EXPANDED = 4
 """No further compressed event of a piece is expanded once the expanded ones take so many times its size."""
 
 
-class Piece(DecodedEvents):
+class SegmentPiece(DecodedEvents):
     """The rows of some events of a segment; `transactions` are those of the whole segment."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Piece(DecodedEvents):
         walk: Walk,
         tables: TableFilter,
         schema_ids: SchemaIds,
-        shared: _Shared,
+        shared: _SegmentState,
         most_bytes: int | None,
     ) -> None:
         super().__init__(walker, walk, tables, schema_ids, most_bytes)
@@ -77,7 +77,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
     commit: CommitPlace | None = None,
     piece_bytes: int | None = None,
     most_bytes: int | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[SegmentPiece]:
     """Yield the contents of a segment in log order, piece by piece; arguments are those of `decode_events`.
 
     The rows of XA COMMITs are elsewhere, unless the buffer is one prepared transaction.
@@ -106,7 +106,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
     transactions, gone = _transactions(walker(), buffer, size, forget)
     if commit is not None:
         transactions = commit.transactions
-    last, shared, ended = walker(), _Shared(), 0
+    last, shared, ended = walker(), _SegmentState(), 0
     for number, walk in enumerate(_walked(last, buffer, size)):
         left = _without(walk, gone[number]) if number in gone else walk
         rows = left.rows.copy()
@@ -114,11 +114,11 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
         statements = [dataclasses.replace(s, transaction=s.transaction + ended) for s in left.statements]
         ended += len(walk.transactions)
         whole = dataclasses.replace(left, transactions=transactions, rows=rows, statements=statements)
-        yield Piece(last, whole, tables, schema_ids, shared, most_bytes)
+        yield SegmentPiece(last, whole, tables, schema_ids, shared, most_bytes)
         forget()
 
 
-class _Shared:
+class _SegmentState:
     """What the pieces of one segment go on with."""
 
     def __init__(self) -> None:

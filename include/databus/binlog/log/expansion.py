@@ -26,6 +26,9 @@ from databus.binlog.log.mapped import IN_MEMORY_BYTES, release, spooled
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
+MOST_EXPANDED_BYTES = 64 << 20
+"""Bound of compressed events when expanded, of those that are walked at once; a larger one stands alone."""
+
 _FOUND_AT_ONCE = 4096
 _MARIADB = tuple(range(EventType.QUERY_COMPRESSED, EventType.DELETE_ROWS_COMPRESSED + 1))
 

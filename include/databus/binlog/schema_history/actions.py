@@ -8,7 +8,7 @@ from databus.binlog.log.statements.identifiers import lowered
 from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.log.statements.tokens import without_settings
 from databus.binlog.schema_history.definition import TableName
-from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
+from databus.binlog.schema_history.sql_tokens import SqlToken, TokenReader, UndecidedError, items, tokens_of
 
 EVERY_TABLE = TableName("", "")
 """Stands for any table there is."""
@@ -27,8 +27,8 @@ class CreateTable:
     """
 
     name: TableName
-    body: tuple[Token, ...] = ()
-    options: tuple[Token, ...] = ()
+    body: tuple[SqlToken, ...] = ()
+    options: tuple[SqlToken, ...] = ()
     like: TableName | None = None
     if_absent: bool = False
 
@@ -58,7 +58,7 @@ class AlterTable:
     """ALTER TABLE: its changes, split at commas."""
 
     name: TableName
-    changes: tuple[tuple[Token, ...], ...]
+    changes: tuple[tuple[SqlToken, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Database:
 
     name: str
     verb: str
-    options: tuple[Token, ...] = ()
+    options: tuple[SqlToken, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _drop(reader: TokenReader, database: str) -> Action | None:
         if not reader.take("ON"):
             return Unreadable(EVERY_TABLE, "DROP INDEX without a table")
         name = TableName(*reader.qualified(database))
-        return AlterTable(name, ((Token("DROP", "DROP"), Token("INDEX", "INDEX"), index),))
+        return AlterTable(name, ((SqlToken("DROP", "DROP"), SqlToken("INDEX", "INDEX"), index),))
     if not (reader.take("TABLE") or reader.take("TABLES") or reader.take("SEQUENCE")):
         return None
     reader.take("IF", "EXISTS")

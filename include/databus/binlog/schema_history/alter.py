@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from databus.binlog.schema_history.attach import BLOB_BYTES, TEXT_TYPES
 from databus.binlog.schema_history.declared_columns import ReadColumn, charset_option, read_column
 from databus.binlog.schema_history.definition import ColumnDefinition, TableDefinition
-from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items
+from databus.binlog.schema_history.sql_tokens import SqlToken, TokenReader, UndecidedError, items
 from databus.binlog.values.charsets import charset_named
 
 _KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "CONSTRAINT", "PARTITION"}
@@ -30,7 +30,7 @@ _NO_EFFECT = {
 
 
 @dataclass
-class _Change:
+class _AlteredTable:
     """What the parts of one ALTER TABLE ask for, before any of it is done."""
 
     dropped: set[str] = field(default_factory=set)
@@ -45,13 +45,13 @@ class _Change:
     converted: str = ""
 
 
-def alter(table: TableDefinition, changes: Sequence[Sequence[Token]], flavor: str) -> TableDefinition:
+def alter(table: TableDefinition, changes: Sequence[Sequence[SqlToken]], flavor: str) -> TableDefinition:
     """Return the definition after ALTER TABLE; its name stays.
 
     Raises:
         UndecidedError: a part of the statement is not understood, or does not fit the definition.
     """
-    change = _Change()
+    change = _AlteredTable()
     for tokens in changes:
         if tokens:
             _Reader(table, TokenReader(list(tokens)), change, flavor).read()
@@ -67,7 +67,7 @@ class _Reader:
 
     table: TableDefinition
     reader: TokenReader
-    change: _Change
+    change: _AlteredTable
     flavor: str
 
     def read(self) -> None:
@@ -111,7 +111,7 @@ class _Reader:
         parts = items(reader.group()) if reader.peek().text == "(" else [reader.tokens[reader.at :]]
         for part in parts:
             if part and part[0].word in _KEY_WORDS | {"PRIMARY"}:
-                _Reader(self.table, TokenReader([Token("ADD", "ADD"), *part]), self.change, self.flavor).read()
+                _Reader(self.table, TokenReader([SqlToken("ADD", "ADD"), *part]), self.change, self.flavor).read()
                 continue
             column = self._column(part)
             if missing and _found(self.table, column.column.name):
@@ -207,14 +207,14 @@ class _Reader:
             raise UndecidedError("CONVERT TO CHARACTER SET")
         self.change.converted = charset
 
-    def _column(self, tokens: Sequence[Token]) -> ReadColumn:
+    def _column(self, tokens: Sequence[SqlToken]) -> ReadColumn:
         column = read_column(tokens, self.table.charset, self.flavor)
         if column.primary:
             self.change.key = [column.column.name]
         return column
 
 
-def _applied(table: TableDefinition, change: _Change) -> TableDefinition:
+def _applied(table: TableDefinition, change: _AlteredTable) -> TableDefinition:
     columns: list[ColumnDefinition] = []
     new_names: dict[str, str] = {}
     for column in table.columns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from databus.binlog.schema_history.attach import TEXT_TYPES
 from databus.binlog.schema_history.declared_types import ReadType, read_type, sized_type
 from databus.binlog.schema_history.definition import ColumnDefinition
-from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError
+from databus.binlog.schema_history.sql_tokens import SqlToken, TokenReader, UndecidedError
 from databus.binlog.values.charsets import charset_named
 
 _ONE_WORD = {
@@ -48,7 +48,7 @@ class _Attributes:
     after: str | None = None
 
 
-def read_column(tokens: Sequence[Token], table_charset: str, flavor: str) -> ReadColumn:
+def read_column(tokens: Sequence[SqlToken], table_charset: str, flavor: str) -> ReadColumn:
     """Read `name type attributes [FIRST | AFTER name]`.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A place of one server's log; places compare in log order.
 
     Attributes:
@@ -19,9 +19,9 @@ class Place(NamedTuple):
     pos: int
 
 
-def place_of(file: str, pos: int) -> Place:
+def place_of(file: str, pos: int) -> LogPosition:
     """Return the place that a file name and position stand for."""
-    return Place(int(file.rpartition(".")[2]), pos)
+    return LogPosition(int(file.rpartition(".")[2]), pos)
 
 
 class TableName(NamedTuple):

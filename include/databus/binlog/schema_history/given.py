@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from databus.binlog.log.statements.statements import QueryEvent, StatementKind, classify
 from databus.binlog.log.statements.tokens import split_statements
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
-from databus.binlog.schema_history.definition import Place, TableName
+from databus.binlog.schema_history.definition import LogPosition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
 from databus.core.errors.config import ConfigError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from databus.binlog.decoding.decode import TableFilter
     from databus.binlog.log.tablemap import TableMap
 
-_BEFORE_ALL = Place(0, 0)
+_BEFORE_ALL = LogPosition(0, 0)
 _WAY_OUT = (
     "Give the table's definition as it was where reading begins: what SHOW CREATE TABLE, or mysqldump --no-data, said "
     "then."
@@ -75,7 +75,7 @@ class GivenDefinitions:
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
         """Enter what a statement makes of the tables it touches."""
         place = self._place(file, end_pos)
-        before = Place(place.number, place.pos - 1)
+        before = LogPosition(place.number, place.pos - 1)
         for name, entry in interpret(query, self._history, before, f"{file}:{end_pos}", self._flavor).items():
             self._history.add(name, replace(entry, place=place))
 
@@ -85,8 +85,8 @@ class GivenDefinitions:
         for name in list(self._history.tables):
             self._history.add(name, Entry(place, None, why))
 
-    def _place(self, file: str, pos: int) -> Place:
-        return Place(self._files.setdefault(file, len(self._files) + 1), pos)
+    def _place(self, file: str, pos: int) -> LogPosition:
+        return LogPosition(self._files.setdefault(file, len(self._files) + 1), pos)
 
     def _take(self, full_name: str, statement: str) -> None:
         database, _, table = full_name.partition(".")

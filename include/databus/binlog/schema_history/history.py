@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
+from databus.binlog.schema_history.definition import LogPosition, TableDefinition, TableName
 from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.positions.offsets import BinlogOffset, offset_from_json
 from databus.core.stored_form import Form
@@ -28,7 +28,7 @@ class Entry:
         unknown: why it cannot be told, naming the statement and its file:pos; "" when it is known.
     """
 
-    place: Place
+    place: LogPosition
     definition: TableDefinition | None = None
     unknown: str = ""
 
@@ -41,7 +41,7 @@ class Entry:
     def from_json(cls, data: Mapping[str, Any]) -> Entry:
         """Read what `to_json` wrote."""
         definition = TableDefinition.from_json(data["definition"]) if data["definition"] else None
-        return cls(Place(*data["at"]), definition, data["unknown"])
+        return cls(LogPosition(*data["at"]), definition, data["unknown"])
 
 
 @dataclass
@@ -55,15 +55,15 @@ class SchemaHistory:
     """
 
     seed: BinlogOffset
-    covered: Place
+    covered: LogPosition
     tables: dict[TableName, list[Entry]] = field(default_factory=dict)
 
     @property
-    def seed_place(self) -> Place:
+    def seed_place(self) -> LogPosition:
         """Where it begins."""
-        return Place(self.seed.file_number, self.seed.pos)
+        return LogPosition(self.seed.file_number, self.seed.pos)
 
-    def at(self, name: TableName, place: Place) -> Entry | None:
+    def at(self, name: TableName, place: LogPosition) -> Entry | None:
         """Return what holds for a table at a place; None when the history has never seen it."""
         entries = self.tables.get(name, [])
         after = bisect.bisect_right(entries, place, key=lambda e: e.place)
@@ -93,7 +93,7 @@ class SchemaHistory:
             if covered > keep:
                 self.tables[name] = entries[covered - keep :]
 
-    def names(self, database: str, place: Place) -> list[TableName]:
+    def names(self, database: str, place: LogPosition) -> list[TableName]:
         """Return the tables of a database that may exist at a place."""
         return [
             name
@@ -130,4 +130,4 @@ class SchemaHistory:
         if not isinstance(seed, BinlogOffset):
             raise CheckpointFormatError(f"a schema history begins at {seed}, which is no place of a binlog")
         tables = {TableName(*t["name"]): [Entry.from_json(e) for e in t["entries"]] for t in data["tables"]}
-        return cls(seed, Place(*data["covered"]), tables)
+        return cls(seed, LogPosition(*data["covered"]), tables)

@@ -21,9 +21,9 @@ from databus.binlog.schema_history.actions import (
 )
 from databus.binlog.schema_history.alter import alter, finished, key_columns
 from databus.binlog.schema_history.declared_columns import charset_option, read_column
-from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
+from databus.binlog.schema_history.definition import LogPosition, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
-from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
+from databus.binlog.schema_history.sql_tokens import SqlToken, TokenReader, UndecidedError, items, tokens_of
 
 _ITEM_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "PERIOD"}
 _SHOWN_CHARACTERS = 300
@@ -46,12 +46,12 @@ class _Statement:
     new: dict[TableName, Entry]
     state: State
     unknown: Callable[[TableName, str], None]
-    place: Place
+    place: LogPosition
     flavor: str
 
 
 def interpret(
-    query: QueryEvent, history: SchemaHistory, place: Place, where: str, flavor: str, *, fold: bool = False
+    query: QueryEvent, history: SchemaHistory, place: LogPosition, where: str, flavor: str, *, fold: bool = False
 ) -> dict[TableName, Entry]:
     """Return the new entries of the tables that a statement touches.
 
@@ -128,7 +128,7 @@ def _is_absent(state: State, name: TableName) -> bool:
     return database is not None and database.definition is not None
 
 
-def _rename(new: dict[TableName, Entry], state: State, old: TableName, fresh: TableName, place: Place) -> None:
+def _rename(new: dict[TableName, Entry], state: State, old: TableName, fresh: TableName, place: LogPosition) -> None:
     before = state(old)
     if before is None:
         new[fresh] = Entry(place, None, f"it was renamed from {old}, which was never seen")
@@ -139,7 +139,7 @@ def _rename(new: dict[TableName, Entry], state: State, old: TableName, fresh: Ta
     new[old] = Entry(place)
 
 
-def _database(action: Database, history: SchemaHistory, place: Place) -> dict[TableName, Entry]:
+def _database(action: Database, history: SchemaHistory, place: LogPosition) -> dict[TableName, Entry]:
     itself = TableName(action.name, "")
     if action.verb == "DROP":
         return dict.fromkeys((*history.names(action.name, place), itself), Entry(place))
@@ -230,7 +230,7 @@ def create_table(action: CreateTable, database_charset: str, flavor: str) -> Tab
     return finished(table, columns, key)
 
 
-def _item(part: list[Token]) -> str:
+def _item(part: list[SqlToken]) -> str:
     """Return "" for a column, "PRIMARY" for the primary key, another word for what adds no column."""
     if not part:
         raise UndecidedError("an empty definition")

@@ -26,7 +26,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", 
 
 
 @dataclass(frozen=True)
-class Token:
+class SqlToken:
     """One token.
 
     Attributes:
@@ -44,33 +44,33 @@ class Token:
     number: int | None = None
 
 
-def tokens_of(sql: str, flavor: str, sql_mode: int = 0, *, strict: bool = True) -> list[Token]:
+def tokens_of(sql: str, flavor: str, sql_mode: int = 0, *, strict: bool = True) -> list[SqlToken]:
     """Return the tokens of a statement; `strict=False` is enough for the names of its tables.
 
     Raises:
         UndecidedError: it holds a comment of which only the server's version says whether it is run, or backslashes
             that its sql_mode reads in another way.
     """
-    found: list[Token] = []
+    found: list[SqlToken] = []
     for match in (_TOKEN_UNESCAPED if sql_mode & NO_BACKSLASH_ESCAPES else _TOKEN).finditer(sql):
         text = match[0]
         if match["blank"]:
             if strict:
                 _check_conditional(text, flavor)
         elif match["quoted"]:
-            found.append(Token(text, name=text[1:-1].replace("``", "`")))
+            found.append(SqlToken(text, name=text[1:-1].replace("``", "`")))
         elif match["double"] and sql_mode & ANSI_QUOTES:
-            found.append(Token(text, name=text[1:-1].replace('""', '"')))
+            found.append(SqlToken(text, name=text[1:-1].replace('""', '"')))
         elif match["double"] or match["single"]:
             if strict and "\\" in text and sql_mode & NO_BACKSLASH_ESCAPES:
                 raise UndecidedError("a literal with a backslash under NO_BACKSLASH_ESCAPES")
-            found.append(Token(text, string=_literal(text)))
+            found.append(SqlToken(text, string=_literal(text)))
         elif match["number"]:
-            found.append(Token(text, number=int(text)))
+            found.append(SqlToken(text, number=int(text)))
         elif match["word"]:
-            found.append(Token(text, word=text.upper(), name=text))
+            found.append(SqlToken(text, word=text.upper(), name=text))
         else:
-            found.append(Token(text))
+            found.append(SqlToken(text))
     return found
 
 
@@ -96,7 +96,7 @@ def _literal(text: str) -> str:
 class TokenReader:
     """Walks over tokens; a statement that reads otherwise than expected is undecided."""
 
-    def __init__(self, tokens: list[Token]):
+    def __init__(self, tokens: list[SqlToken]):
         self.tokens = tokens
         self.at = 0
 
@@ -105,12 +105,12 @@ class TokenReader:
         """Whether nothing is left."""
         return self.at >= len(self.tokens)
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> SqlToken:
         """Return a token to come; an empty one at the end."""
         at = self.at + ahead
-        return self.tokens[at] if at < len(self.tokens) else Token("")
+        return self.tokens[at] if at < len(self.tokens) else SqlToken("")
 
-    def next(self) -> Token:
+    def next(self) -> SqlToken:
         """Take a token."""
         token = self.peek()
         self.at += 1
@@ -150,7 +150,7 @@ class TokenReader:
             return first, self.identifier()
         return database, first
 
-    def group(self) -> list[Token]:
+    def group(self) -> list[SqlToken]:
         """Take what stands between a parenthesis and its partner."""
         self.expect_sign("(")
         depth, start = 1, self.at
@@ -165,7 +165,7 @@ class TokenReader:
                 self.at += 1
         return self.tokens[start : self.at - 1]
 
-    def rest_of_item(self) -> list[Token]:
+    def rest_of_item(self) -> list[SqlToken]:
         """Take everything up to the next comma outside parentheses, without the comma."""
         start = self.at
         while not self.done and not (self.peek().text == "," and self.peek().string is None):
@@ -176,7 +176,7 @@ class TokenReader:
         return self.tokens[start : self.at]
 
 
-def items(tokens: list[Token]) -> list[list[Token]]:
+def items(tokens: list[SqlToken]) -> list[list[SqlToken]]:
     """Split at the commas outside parentheses."""
     reader, found = TokenReader(tokens), []
     while not reader.done:

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from databus.binlog.schema_history.definition import Place
+from databus.binlog.schema_history.definition import LogPosition
 from databus.binlog.schema_history.history import SchemaHistory
 from databus.core.errors.source import SourceUnavailableError
 from databus.core.private_files import private_folder, write_private
@@ -95,11 +95,11 @@ class HistoryStore:
                 break
         return history, digest  # after a kill between the two, the first tells how far it went then
 
-    def _standing(self) -> tuple[str, Place] | None:
+    def _standing(self) -> tuple[str, LogPosition] | None:
         """Return of which history it is known how far the log has been followed since, and how far."""
         text = self._read(_COVERED)
         data: dict[str, Any] = json.loads(text) if text is not None else {}
-        return (data["history"], Place(*data["covered"])) if data else None
+        return (data["history"], LogPosition(*data["covered"])) if data else None
 
     def _has(self, history: SchemaHistory) -> bool:
         """Tell whether what somebody else has stored reaches over all of a history, in the same log."""

@@ -49,14 +49,14 @@ _UNFINISHED_AGE_S = 86_400.0
 _READ_BYTES = 4 << 20
 
 
-class ClaimText(str):
+class LargeValueReference(str):
     """The reference that stands in a value's place."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
-class KeptClaim:
+class KeptLargeValue:
     """A claim in the store.
 
     Attributes:
@@ -70,7 +70,7 @@ class KeptClaim:
     kept_at: float
 
 
-class ClaimStore:
+class LargeValueStore:
     """Claims below a segment store."""
 
     def __init__(self, root: str):
@@ -86,7 +86,7 @@ class ClaimStore:
         self._local = "file" in (protocol if isinstance(protocol, tuple) else (protocol,))
         self._home = f"{path.rstrip('/')}/{FOLDER}"
 
-    def put(self, data: npt.NDArray[np.uint8], charset: str | None = None) -> ClaimText:
+    def put(self, data: npt.NDArray[np.uint8], charset: str | None = None) -> LargeValueReference:
         """Keep a value and return what refers to it; when this returns, it is on disk.
 
         Args:
@@ -110,9 +110,9 @@ class ClaimStore:
         reference = {"claim": str(self._files.unstrip_protocol(path)), "bytes": len(data), "sha256": name}
         if charset is not None:
             reference["charset"] = charset
-        return ClaimText(json.dumps(reference, separators=(",", ":")))
+        return LargeValueReference(json.dumps(reference, separators=(",", ":")))
 
-    def list(self) -> Sequence[KeptClaim]:
+    def list(self) -> Sequence[KeptLargeValue]:
         """Return all claims, those that are being written included.
 
         Raises:
@@ -124,9 +124,9 @@ class ClaimStore:
             return []
         except OSError as error:
             raise self._unusable(error) from error
-        return [KeptClaim(str(path), int(e["size"] or 0), _written_at(e)) for path, e in sorted(found.items())]
+        return [KeptLargeValue(str(path), int(e["size"] or 0), _written_at(e)) for path, e in sorted(found.items())]
 
-    def surplus(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptClaim]:
+    def surplus(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptLargeValue]:
         """Return the claims over a limit that no row has referred to for `LEAST_AGE_S`, and what a crash left half.
 
         Without a limit all whole ones stay.
@@ -140,7 +140,7 @@ class ClaimStore:
         gone = [c for c in limit.surplus(whole, now) if now - c.kept_at > LEAST_AGE_S] if limit else []
         return gone + [c for c in claims if _unfinished(c) and now - c.kept_at > _UNFINISHED_AGE_S]
 
-    def prune(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptClaim]:
+    def prune(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptLargeValue]:
         """Delete what `surplus` returns, and return it.
 
         Raises:
@@ -293,7 +293,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _unfinished(claim: KeptClaim) -> bool:
+def _unfinished(claim: KeptLargeValue) -> bool:
     return claim.path.rpartition("/")[2].startswith(".")
 
 

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.events import MAGIC
-from databus.binlog.log.mapped import windows
-from databus.binlog.log.transactions.delivered_gtids import Delivered
 from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
 from databus.binlog.log.transactions.pending_xa import (
-    FetchPrepare,
     PendingXa,
     StagedPrepare,
     in_log_order,
-    nowhere_to_fetch,
 )
 from databus.binlog.log.transactions.xa import CommitPlace, XaEvent, XaPhase
-from databus.binlog.log.walk_faults import nothing_delivered, rows_by_statement
-from databus.binlog.segments.segment import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
-from databus.binlog.segments.store_space import writing
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch, part
+from databus.binlog.log.walk_faults import nothing_delivered
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.segment import PinnedPrepare, RangeIndex, Segment
+from databus.binlog.segments.segment_writer import SegmentWriter
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch, part
 from databus.core.errors.root import DatabusError
-from databus.core.errors.source import DecodeError, OffsetInvalidError, UnloggedChangeError
+from databus.core.errors.source import DecodeError, OffsetInvalidError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
-from databus.core.private_files import private_opener
-from databus.core.tables.unlogged import UnloggedChange
 
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class RangeBounds:
-    """Where a range ends: at the first transaction boundary that satisfies one of these.
-
-    Attributes:
-        max_rows: row changes of captured tables; None for no bound.
-        max_bytes: log bytes; None for no bound.
-        end: exactly here; None when the other bounds decide.
-        segment_bytes: a segment ends at the first boundary after this many bytes, counted as if nothing were
-            compressed: that is what reading it takes.
-        without: transactions to leave out: they are passed over, and lie in no segment. None for none.
-        stops: whether it ends before a statement that changes captured rows without row events. One that it would begin
-            with, or that lies before a given `end`, is refused.
-        flow: whose range it is, for what errors say is to be done.
-        fetch_prepare: finds the events of XA transactions that were prepared before the range and committed in it.
-    """
-
-    max_rows: int | None = None
-    max_bytes: int | None = None
-    end: BinlogOffset | None = None
-    segment_bytes: int = TARGET_BYTES
-    without: Delivered | None = None
-    stops: bool = False
-    flow: str = ""
-    fetch_prepare: FetchPrepare = nowhere_to_fetch
 
 
 class RangeStager:
@@ -70,7 +37,7 @@ class RangeStager:
         self._folder, self._walk, self._capture, self._start, self._bounds = folder, walk, capture, start, bounds
         self._gtids = ExecutedGtids(start.flavor, start.gtids)
         self._segments: list[Segment] = []
-        self._writer: _SegmentWriter | None = None
+        self._writer: SegmentWriter | None = None
         self._file: FileStart | None = None
         self._end: tuple[str, int] | None = None
         self._created_s = {start.file: start.created_s}
@@ -82,7 +49,7 @@ class RangeStager:
         self._xa = PendingXa(folder, walk, start, bounds.fetch_prepare)
         self.transactions = 0
 
-    def take(self, piece: FileStart | Stretch) -> bool:
+    def take(self, piece: FileStart | WalkedStretch) -> bool:
         """Take what the log walk yields, in order; True once the range has reached its bounds.
 
         Raises:
@@ -91,7 +58,7 @@ class RangeStager:
             DecodeError: it begins with a statement that changes rows and has no row events.
         """
         if isinstance(piece, FileStart):
-            self._check_file(piece)
+            self._bounds.check_file(piece, reached=self._full)
             self._end_segment()
             self._file = piece
             self._created_s[piece.name] = piece.created_s or self._created_s.get(piece.name, 0)
@@ -103,7 +70,7 @@ class RangeStager:
             return self._full
         for schema, count in piece.taken_back.items():
             self._open_rows[schema] -= count
-        stops_at = self._stops_at(piece)
+        stops_at = self._bounds.refusal(piece)
         if stops_at is None:
             return self._take_all(piece)
         number, error = stops_at
@@ -126,29 +93,7 @@ class RangeStager:
         self._end_segment()
         return True
 
-    def _stops_at(self, piece: Stretch) -> tuple[int, DatabusError] | None:
-        """Return the number of the first transaction that the range is to stop before, with what refuses it."""
-        if not piece.by_statement and not (self._bounds.stops and piece.unlogged):
-            return None
-        left_out, flow = self._left_out(piece), self._bounds.flow
-        found: list[tuple[int, DatabusError]] = [
-            (each.transaction, rows_by_statement(each, piece.transactions, flow))
-            for each in piece.by_statement
-            if not left_out[each.transaction]
-        ]
-        if self._bounds.stops:
-            found += [(number, _unlogged(change, flow)) for number, change in piece.unlogged if not left_out[number]]
-        within = self._within(piece)
-        return min((each for each in found if each[0] < within), key=lambda each: each[0], default=None)
-
-    def _within(self, piece: Stretch) -> int:
-        """Return how many transactions of a piece lie before a given end: what comes behind it refuses nothing."""
-        end, log = self._bounds.end, piece.transactions
-        if end is None or log.file != end.file:
-            return len(piece.offsets)
-        return int(np.count_nonzero(log.end_pos <= end.pos))
-
-    def _take_all(self, piece: Stretch) -> bool:
+    def _take_all(self, piece: WalkedStretch) -> bool:
         if not piece.xa:
             return self._take(piece)
         # An XA phase is a part of its own: what it does shows before the next transaction is looked at.
@@ -157,13 +102,14 @@ class RangeStager:
             edges |= {event.transaction, event.transaction + 1}
         return any(self._take(part(piece, first, last)) for first, last in pairwise(sorted(edges)))
 
-    def _take(self, piece: Stretch) -> bool:
-        left_out = self._left_out(piece)
+    def _take(self, piece: WalkedStretch) -> bool:
+        left_out = self._bounds.left_out(piece)
         phases = [event for event in piece.xa if not left_out[event.transaction]]
         for event in phases:
             if event.phase is XaPhase.COMMIT and (error := self._commit(event, piece)) is not None:
                 return self._stopped(error)
-        stop = self._stop(piece)
+        opened = sum(self._open_rows.values())
+        stop = self._bounds.ends_at(piece, self._rows, opened, self._bytes - self._mark[1])
         last = len(piece.offsets) if stop is None else stop + 1
         done = 0
         for cut in self._cuts(piece, last, left_out):
@@ -225,7 +171,7 @@ class RangeStager:
             self._writer.file.close()
             self._writer = None
 
-    def _commit(self, event: XaEvent, piece: Stretch) -> DecodeError | None:
+    def _commit(self, event: XaEvent, piece: WalkedStretch) -> DecodeError | None:
         """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT.
 
         Returns:
@@ -241,40 +187,13 @@ class RangeStager:
             self._rows += sum(segment.rows.values())
         return None
 
-    def _prepare(self, event: XaEvent, piece: Stretch) -> None:
+    def _prepare(self, event: XaEvent, piece: WalkedStretch) -> None:
         log = piece.transactions
         start, end = int(log.start_pos[event.transaction]), int(log.end_pos[event.transaction])
         assert self._written is not None  # noqa: S101 - its events have just been written
         self._xa.prepare(PreparedTransaction(event.xid, log.file, start, end), self._written)
 
-    def _stop(self, piece: Stretch) -> int | None:
-        """Return the index of the transaction that ends the range, None when it goes on."""
-        bounds, n = self._bounds, len(piece.offsets)
-        if n == 0:
-            return None
-        reached = np.zeros(n, np.bool_)
-        if bounds.end is not None:
-            if piece.transactions.file == bounds.end.file:
-                reached = piece.transactions.end_pos >= bounds.end.pos
-                if reached.any() and piece.transactions.end_pos[int(np.argmax(reached))] != bounds.end.pos:
-                    raise OffsetInvalidError(
-                        f"{bounds.end} is not the end of a transaction", hint="Reset the checkpoint or plan."
-                    )
-        else:
-            rows = np.zeros(n + 1, np.int64)
-            np.add.at(rows, piece.row_transactions, piece.row_counts)
-            rows[0] += sum(self._open_rows.values())
-            if bounds.max_rows is not None:
-                reached |= self._rows + np.cumsum(rows[:n]) >= bounds.max_rows
-            if bounds.max_bytes is not None:
-                reached |= self._bytes + piece.transactions.end_pos - self._mark[1] >= bounds.max_bytes
-        return int(np.argmax(reached)) if reached.any() else None
-
-    def _left_out(self, piece: Stretch) -> npt.NDArray[np.bool_]:
-        without = self._bounds.without
-        return np.zeros(len(piece.offsets), np.bool_) if without is None else without.mask(piece.transactions.gtid)
-
-    def _take_run(self, piece: Stretch, first: int, last: int, left_out: npt.NDArray[np.bool_]) -> None:
+    def _take_run(self, piece: WalkedStretch, first: int, last: int, left_out: npt.NDArray[np.bool_]) -> None:
         """Write transactions first … last − 1, or pass over them: a run is left out as a whole or not at all."""
         if not left_out[first]:
             self._write(piece, first, last)
@@ -287,7 +206,7 @@ class RangeStager:
         self._mark = self._end
         self.transactions += last - first
 
-    def _cuts(self, piece: Stretch, last: int, left_out: npt.NDArray[np.bool_]) -> list[int]:
+    def _cuts(self, piece: WalkedStretch, last: int, left_out: npt.NDArray[np.bool_]) -> list[int]:
         """Return after how many transactions of the piece a segment ends."""
         cuts = {i + 1 for i in piece.table_events if i < last}
         cuts |= {int(i) + 1 for i in np.flatnonzero(left_out[1:last] != left_out[: last - 1])} if last else set()
@@ -300,7 +219,7 @@ class RangeStager:
             written, at = 0, int(piece.plain_offsets[after])
         return sorted(cuts)
 
-    def _write(self, piece: Stretch, first: int, last: int) -> None:
+    def _write(self, piece: WalkedStretch, first: int, last: int) -> None:
         """Write transactions first … last − 1 of a piece, with what lies before them since the previous boundary."""
         begin = int(piece.offsets[first - 1]) if first else 0
         end = int(piece.offsets[last - 1])
@@ -330,7 +249,7 @@ class RangeStager:
         self._mark = self._end
         self.transactions += last - first
 
-    def _write_tail(self, piece: Stretch, last: int) -> None:
+    def _write_tail(self, piece: WalkedStretch, last: int) -> None:
         begin = int(piece.offsets[last - 1]) if last else 0
         if begin < len(piece.events):
             writer = self._writing(piece, begin)
@@ -342,17 +261,17 @@ class RangeStager:
         ):
             self._open_rows[schema] = self._open_rows.get(schema, 0) + count
 
-    def _writing(self, piece: Stretch, begin: int) -> _SegmentWriter:
+    def _writing(self, piece: WalkedStretch, begin: int) -> SegmentWriter:
         if self._writer is None:
             self._writer = self._begun(piece.pos + begin)
         return self._writer
 
-    def _begun(self, start_pos: int) -> _SegmentWriter:
+    def _begun(self, start_pos: int) -> SegmentWriter:
         assert self._file is not None  # noqa: S101 - the walk yields a file before its events
         # Begun anew here, so that the texts of all segments together take one pass over the GTIDs.
         gtids = self._gtids.text()
         self._gtids = ExecutedGtids(self._start.flavor, gtids)
-        return _SegmentWriter(self._folder, self._file, start_pos, gtids)
+        return SegmentWriter(self._folder, self._file, start_pos, gtids)
 
     def _split_segment(self) -> None:
         """End the segment at its last boundary; what it has of the next transaction begins the next segment."""
@@ -372,87 +291,3 @@ class RangeStager:
             if segment is not None:
                 self._segments.append(segment)
             self._writer = None
-
-    def _check_file(self, piece: FileStart) -> None:
-        wanted = self._bounds.end
-        if wanted is not None and not self._full and int(piece.name.rpartition(".")[2]) > wanted.file_number:
-            raise OffsetInvalidError(f"{wanted} is past the end of its log file", hint="Reset the checkpoint or plan.")
-
-
-def _unlogged(change: UnloggedChange, flow: str) -> UnloggedChangeError:
-    return UnloggedChangeError(
-        f"{change.file}:{change.start_pos}: {change.statement}: changes rows of {', '.join(change.tables)} that no row "
-        'event tells (on_partition_ddl="fail")',
-        hint="What came before it is delivered. Set the sinks right, then go on behind it: `databus checkpoint skip "
-        f"{flow} {change.file}:{change.end_pos} --reason … --execute`. Where reading follows a failover: let one run "
-        'pass it with on_partition_ddl="event".',
-    )
-
-
-class _SegmentWriter:
-    """One segment file while it is written."""
-
-    def __init__(self, folder: Path, file: FileStart, start_pos: int, gtids: str):
-        self._log, self._start_pos, self._gtids = file, start_pos, gtids
-        self._path = folder / segment_name(file.name, start_pos)
-        with writing(self._path, len(file.description)):
-            self.file: BinaryIO = open(self._path, "wb", buffering=0, opener=private_opener)  # noqa: SIM115
-            self.file.write(file.description)
-        self.written = self.plain_bytes = 0
-        self._kept = self._kept_plain = 0
-        self.end_pos = start_pos
-        self._stamps: list[Ints] = []
-        self.rows: dict[int, int] = {}
-        self.table_events: list[int] = []
-        self.unlogged: list[UnloggedChange] = []
-        self.others = False
-
-    def append(self, events: npt.NDArray[np.uint8]) -> None:
-        """Write raw events."""
-        self.written += len(events)
-        with writing(self._path, len(events)):
-            for window in windows(events):
-                left = np.ascontiguousarray(window).data.cast("B")
-                while len(left):
-                    left = left[self.file.write(left) :]
-
-    def boundary(self, ts_ms: Ints, end_pos: int) -> None:
-        """Note that transactions with these commit times end where the file ends now."""
-        self._stamps.append(ts_ms)
-        self._kept, self._kept_plain, self.end_pos = self.written, self.plain_bytes, end_pos
-
-    @property
-    def ended(self) -> bool:
-        """Whether a transaction ended in it."""
-        return bool(self._stamps)
-
-    @property
-    def tail_plain_bytes(self) -> int:
-        """Size of what lies behind the last boundary if nothing were compressed."""
-        return self.plain_bytes - self._kept_plain
-
-    def tail(self) -> npt.NDArray[np.uint8]:
-        """Return the raw events behind the last boundary."""
-        return np.fromfile(self._path, np.uint8, offset=len(self._log.description) + self._kept)
-
-    def staged(self) -> StagedPrepare:
-        """Return where the last transaction that was written ends."""
-        size = len(self._log.description)
-        return StagedPrepare(self._path, size, size + self._kept)
-
-    def close(self) -> Segment | None:
-        """Cut the file at its last boundary and describe it; None, and no file, when no transaction ended in it."""
-        with self.file:
-            size = len(self._log.description) + self._kept
-            self.file.truncate(size)
-        if not self._stamps:
-            self._path.unlink()
-            return None
-        stamps = np.concatenate(self._stamps)
-        return Segment(
-            self._path.name, self._log.name, self._start_pos, self.end_pos, size, len(stamps),
-            dict(sorted(self.rows.items())),
-            int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
-            min_ts_ms=int(stamps.min()), gtids_before=self._gtids, unlogged=tuple(self.unlogged),
-            others=self.others,
-        )  # fmt: skip

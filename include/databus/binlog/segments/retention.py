@@ -15,7 +15,7 @@ _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _BYTES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
-class _Aged(Protocol):
+class _SegmentAge(Protocol):
     @property
     def kept_at(self) -> float: ...
 
@@ -23,7 +23,7 @@ class _Aged(Protocol):
     def size_bytes(self) -> int: ...
 
 
-A = TypeVar("A", bound=_Aged)
+A = TypeVar("A", bound=_SegmentAge)
 
 
 @dataclass(frozen=True)

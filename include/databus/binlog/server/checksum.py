@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,3 +24,9 @@ def event_checksum_holds(buffer: npt.NDArray[np.uint8], at: int, size_bytes: int
         return False
     stored = int.from_bytes(buffer[end - CHECKSUM_BYTES : end].tobytes(), "little")
     return int(crc32(buffer, at, end - CHECKSUM_BYTES)) == stored
+
+
+def checksum_bytes(event: bytes) -> int:
+    """Return how many bytes of checksum end an event of which nothing has said yet whether it has one."""
+    stored = int.from_bytes(event[-CHECKSUM_BYTES:], "little")
+    return CHECKSUM_BYTES if zlib.crc32(event[:-CHECKSUM_BYTES]) == stored else 0

@@ -10,7 +10,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.connection.session import Node, ZooKeeperSession
 from databus.checkpoints.connection.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
 from databus.checkpoints.paths import Layout
-from databus.core.alerts.book import AlertState, Noted
+from databus.core.alerts.book import AlertState, StoredAlertState
 from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.steady_clock import SteadyClock
 
@@ -29,7 +29,7 @@ class ZooKeeperAlertBook:
             self._clock = SteadyClock(self._session.now(self._layout.alerts("")))
         return self._clock.now()
 
-    def load(self, flow: str) -> Mapping[str, Noted]:
+    def load(self, flow: str) -> Mapping[str, StoredAlertState]:
         """Return the flow's states; one that cannot be read has a problem. Raises CheckpointError."""
         folder = self._layout.alerts(flow)
         names = self._session.children(folder)
@@ -63,9 +63,9 @@ class ZooKeeperAlertBook:
         return f"{self._layout.alerts(flow)}/{quote(key, safe='')}"
 
 
-def _noted(node: Node, what: str) -> Noted:
+def _noted(node: Node, what: str) -> StoredAlertState:
     try:
-        return Noted(decode_as(node.data, what, AlertState.from_json), node.version)
+        return StoredAlertState(decode_as(node.data, what, AlertState.from_json), node.version)
     except CheckpointFormatError as error:
         # It was raised at most once with each write: no number up to this was an incident's.
-        return Noted(AlertState(number=node.version + 1), node.version, str(error))
+        return StoredAlertState(AlertState(number=node.version + 1), node.version, str(error))

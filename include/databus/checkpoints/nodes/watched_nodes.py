@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from databus.checkpoints.connection.session import ZooKeeperSession
 
 
-class _Awaited(ABC):
+class _AwaitedWatch(ABC):
     """Something that is not there, and may come. Safe for several threads."""
 
     def __init__(self, session: ZooKeeperSession, path: str):
@@ -42,14 +42,14 @@ class _Awaited(ABC):
         """Read, and have `_changed` called once that changes; None where nothing is there that could be watched."""
 
 
-class AwaitedNode(_Awaited):
+class AwaitedNode(_AwaitedWatch):
     """A node that may be made."""
 
     def _ask(self) -> bool | None:
         return self._session.watch(self._path, self._changed)
 
 
-class AwaitedChildren(_Awaited):
+class AwaitedChildren(_AwaitedWatch):
     """Nodes that may be made under one."""
 
     def _ask(self) -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import AcceptedOutputs, Amendment
-from databus.core.state.checkpoint import Checkpoint, HistoryEntry, Replaced
+from databus.core.state.checkpoint import Checkpoint, HistoryEntry, ReplacedOutputs
 from databus.core.state.plan import Plan
 
 _NAMED = 5
@@ -94,9 +94,9 @@ def _written_to(
     }
 
 
-def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> Replaced | None:
+def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> ReplacedOutputs | None:
     told = {sink: now for sink, now in outputs.items() if now}
-    return Replaced(upto, told) if told else None
+    return ReplacedOutputs(upto, told) if told else None
 
 
 def pause_entry(number: int, checkpoint: Checkpoint, action: str, said: tuple[str, str, datetime]) -> HistoryEntry:

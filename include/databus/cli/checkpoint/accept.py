@@ -24,11 +24,13 @@ def accept(
 ) -> None:
     """Go on without what was in topics that were deleted, with those that stand in their place or with new ones."""
     from databus.ops.checkpoint import accept as accepting
-    from databus.ops.checkpoint.amend import Said
+    from databus.ops.checkpoint.amend import Attribution
 
     with opened(flow, dags) as (spec, services):
         if execute:
-            found = accepting.execute(spec, services, Said(operator(), reason, what="accepting outputs"), forget or ())
+            found = accepting.execute(
+                spec, services, Attribution(operator(), reason, what="accepting outputs"), forget or ()
+            )
         else:
             found = accepting.preview(spec, services, forget or ())
     rows = [

@@ -13,7 +13,7 @@ from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.state.amendments import Action
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
-from databus.ops.checkpoint.preview import Move
+from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history. Needed with --execute.")]
@@ -95,7 +95,7 @@ def pause(
             show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, output)
             nothing_done()
             return
-        made = mediation.pause(spec, services, mediation.Said(operator(), reason, what="a pause"))
+        made = mediation.pause(spec, services, mediation.Attribution(operator(), reason, what="a pause"))
     show_one({"flow": flow, "paused": str(made)}, output)
 
 
@@ -109,7 +109,7 @@ def resume(
             show_one({"flow": flow, "paused": str(standing) if standing else None}, output)
             nothing_done()
             return
-        former = mediation.resume(spec, services, mediation.Said(operator(), reason, what="the end of a pause"))
+        former = mediation.resume(spec, services, mediation.Attribution(operator(), reason, what="the end of a pause"))
     show_one({"flow": flow, "was": str(former) if former else "not paused"}, output)
 
 
@@ -137,7 +137,7 @@ def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool]
             _show(mediation.preview(spec, services, action, target), output, done=False)
             nothing_done()
             return
-        who = mediation.Said(operator(), reason, accept)
+        who = mediation.Attribution(operator(), reason, accept)
         move, _ = mediation.execute(spec, services, action, target, who)
         _show(move, output, done=True)
 
@@ -148,7 +148,7 @@ def _give_up(
     (reason, execute, accept), (dags, output) = said, how
     with opened(flow, dags, places={"PLACE": target.place if target else ""}) as (spec, services):
         if execute:
-            who = mediation.Said(operator(), reason, accept)
+            who = mediation.Attribution(operator(), reason, accept)
             found = giving_up.execute(spec, services, sink, target, who)
         else:
             found = giving_up.preview(spec, services, sink, target)
@@ -160,7 +160,7 @@ def _give_up(
             nothing_done()
 
 
-def _show(move: Move, output: Format, *, done: bool) -> None:
+def _show(move: CheckpointMove, output: Format, *, done: bool) -> None:
     facts = {**move.to_json(), "done": done}
     if output is Format.TABLE:
         del facts["to_offset"]

@@ -17,7 +17,7 @@ ALERT_STATE = Form(
 
 
 @dataclass(frozen=True)
-class Owed:
+class PendingNotification:
     """An alert that some channels have not been given yet.
 
     Attributes:
@@ -56,7 +56,7 @@ class AlertState:
     since: datetime | None = None
     told_at: datetime | None = None
     seen_at: datetime | None = None
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingNotification, ...] = ()
     teller: str = ""
     teller_until: datetime | None = None
     range: str = ""
@@ -106,7 +106,7 @@ class AlertState:
             since=_time(data["since"]),
             told_at=_time(data["told_at"]),
             seen_at=_time(data.get("seen_at")),  # not in what older versions wrote
-            owed=tuple(Owed(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
+            owed=tuple(PendingNotification(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
             teller=data["teller"],
             teller_until=_time(data["teller_until"]),
             range=data.get("range", ""),  # nor are these
@@ -124,7 +124,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 @dataclass(frozen=True)
-class Noted:
+class StoredAlertState:
     """A state as it was read.
 
     Attributes:
@@ -150,7 +150,7 @@ class AlertBook(Protocol):
         """
         ...
 
-    def load(self, flow: str) -> Mapping[str, Noted]:
+    def load(self, flow: str) -> Mapping[str, StoredAlertState]:
         """Return the flow's states by "kind" or "kind/subject"; one that cannot be read hides no other.
 
         Raises:

@@ -38,7 +38,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetSpan:
     """Offsets of one side and of the other, [begin, upto) and [image, image_upto).
 
     Attributes:
@@ -56,22 +56,22 @@ class Span:
     exact: bool = True
 
     @property
-    def turned(self) -> Span:
+    def turned(self) -> OffsetSpan:
         """The same, seen from the other side."""
-        return Span(self.image, self.image_upto, self.begin, self.upto, self.exact)
+        return OffsetSpan(self.image, self.image_upto, self.begin, self.upto, self.exact)
 
-    def within(self, first: int, upto: int) -> Span | None:
+    def within(self, first: int, upto: int) -> OffsetSpan | None:
         """Return the part of [first, upto), None for none; one that is not exact is not cut."""
         begin, end = max(self.begin, first), min(self.upto, upto)
         if begin >= end:
             return None
         if not self.exact:
             return self
-        return Span(begin, end, self.image + begin - self.begin, self.image + end - self.begin)
+        return OffsetSpan(begin, end, self.image + begin - self.begin, self.image + end - self.begin)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class MappedRange:
     """What one batch moved of one partition.
 
     Attributes:
@@ -86,7 +86,7 @@ class Stretch:
     incarnation: int
     source: Place
     target: Place
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
 
     @property
     def source_range(self) -> tuple[int, int]:
@@ -100,14 +100,14 @@ class Stretch:
         return None if UNKNOWN in bounds else (min(bounds), max(bounds))
 
 
-def stretches_of(entry: HistoryEntry) -> list[Stretch]:
+def stretches_of(entry: HistoryEntry) -> list[MappedRange]:
     """Return what an entry of a mirror's history moved; none for other flows and for amendments."""
     return stretches_between(entry.number, entry.previous, entry.offset, entry.receipts)
 
 
 def stretches_between(
     number: int, previous: Offset | None, offset: Offset, receipts: Iterable[Mapping[str, Any]]
-) -> list[Stretch]:
+) -> list[MappedRange]:
     """Return what a mirror moved from one place to the next.
 
     Args:
@@ -128,7 +128,7 @@ def stretches_between(
             generation = offset.generations.get(source[0], {}).get(source[1], 0)
             spans = _spans(facts, _passed(source, before, offset))
             if spans:
-                found.append(Stretch(number, generation, source, place_of(name), spans))
+                found.append(MappedRange(number, generation, source, place_of(name), spans))
     return found
 
 
@@ -138,7 +138,7 @@ def place_of(name: str) -> Place:
     return topic, int(partition.rstrip("]"))
 
 
-def to_target(stretches: Sequence[Stretch], position: int) -> Image | None:
+def to_target(stretches: Sequence[MappedRange], position: int) -> Image | None:
     """Return the image of the first mirrored record at or behind a position of the source, else the end of all.
 
     Args:
@@ -148,7 +148,7 @@ def to_target(stretches: Sequence[Stretch], position: int) -> Image | None:
     return _image(stretches[-1].target, known(stretches), position) if stretches else None
 
 
-def to_source(stretches: Sequence[Stretch], position: int, goes_on_at: Callable[[Place], int]) -> Image | None:
+def to_source(stretches: Sequence[MappedRange], position: int, goes_on_at: Callable[[Place], int]) -> Image | None:
     """Return the same of a position on the target; the end is where the mirror itself goes on.
 
     Args:
@@ -164,11 +164,15 @@ def to_source(stretches: Sequence[Stretch], position: int, goes_on_at: Callable[
     return replace(found, offset=max(found.offset, goes_on_at(place))) if found.end else found
 
 
-def _spans(facts: Mapping[str, Any], passed: tuple[int, int]) -> tuple[Span, ...]:
-    exact = [Span(source, source + count, target, target + count) for source, target, count in facts.get("runs", ())]
-    unsure = [Span(a, b, c, d, exact=False) for a, b, c, d in facts.get("unsure", ())]
+def _spans(facts: Mapping[str, Any], passed: tuple[int, int]) -> tuple[OffsetSpan, ...]:
+    exact = [
+        OffsetSpan(source, source + count, target, target + count) for source, target, count in facts.get("runs", ())
+    ]
+    unsure = [OffsetSpan(a, b, c, d, exact=False) for a, b, c, d in facts.get("unsure", ())]
     if not exact and not unsure and facts.get("records"):  # a receipt from before stretches without runs were told
-        unsure = [Span(*passed, facts.get("first_offset", UNKNOWN), facts.get("last_offset", -2) + 1, exact=False)]
+        unsure = [
+            OffsetSpan(*passed, facts.get("first_offset", UNKNOWN), facts.get("last_offset", -2) + 1, exact=False)
+        ]
     return tuple(sorted((*exact, *unsure), key=lambda span: span.begin))
 
 
@@ -179,7 +183,7 @@ def _passed(place: Place, before: KafkaOffsets | None, after: Offset) -> tuple[i
     return first, max(first, last)
 
 
-def known(stretches: Sequence[Stretch]) -> list[Span]:
+def known(stretches: Sequence[MappedRange]) -> list[OffsetSpan]:
     """Return all spans; bounds that are not known become those of what was written before and after.
 
     Args:
@@ -192,11 +196,11 @@ def known(stretches: Sequence[Stretch]) -> list[Span]:
             begin = max((s.image_upto for s in found[:number] if s.image_upto != FOREVER), default=0)
         if upto == UNKNOWN:
             upto = min((s.image for s in found[number + 1 :] if s.image != UNKNOWN), default=FOREVER)
-        found[number] = Span(span.begin, span.upto, max(begin, 0), upto, span.exact)
+        found[number] = OffsetSpan(span.begin, span.upto, max(begin, 0), upto, span.exact)
     return found
 
 
-def _image(place: Place, spans: Sequence[Span], position: int) -> Image:
+def _image(place: Place, spans: Sequence[OffsetSpan], position: int) -> Image:
     """Return the image of the first record at or behind a position; of spans that overlap the newest counts."""
     for span in reversed(spans):
         if span.begin <= position < span.upto:
@@ -209,13 +213,13 @@ def _image(place: Place, spans: Sequence[Span], position: int) -> Image:
     return Image(place, last.image if last.image_upto == FOREVER else last.image_upto, exact=False, end=True)
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merged(spans: Iterable[OffsetSpan]) -> list[OffsetSpan]:
     """Join exact spans that touch on both sides, in the order given."""
-    found: list[Span] = []
+    found: list[OffsetSpan] = []
     for span in spans:
         last = found[-1] if found else None
         if last and last.exact and span.exact and (last.upto, last.image_upto) == (span.begin, span.image):
-            found[-1] = Span(last.begin, span.upto, last.image, span.image_upto)
+            found[-1] = OffsetSpan(last.begin, span.upto, last.image, span.image_upto)
         else:
             found.append(span)
     return found

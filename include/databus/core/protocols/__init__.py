@@ -17,7 +17,7 @@ from databus.core.protocols.recorder import Recorder
 from databus.core.protocols.sink import FencedPlan, Sink, SlotWriter
 from databus.core.protocols.source import Source
 from databus.core.protocols.splits import DirectSplit, RelaySplit, Split
-from databus.core.protocols.staging import Needed, StagedPlans, StagingSource
+from databus.core.protocols.staging import NeededSegments, StagedPlans, StagingSource
 
 __all__ = [
     "Changes",
@@ -28,7 +28,7 @@ __all__ = [
     "DirectSplit",
     "FencedPlan",
     "FollowingSink",
-    "Needed",
+    "NeededSegments",
     "PartitionedSource",
     "PinningSink",
     "Recorder",

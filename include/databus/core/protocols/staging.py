@@ -11,7 +11,7 @@ from databus.core.positions.offsets import Offset, OffsetRange
 
 
 @dataclass(frozen=True)
-class Needed:
+class NeededSegments:
     """Staged segments that are still needed under a name.
 
     Attributes:
@@ -34,7 +34,7 @@ class StagedPlans(Protocol):
         """Return where the flow and its sinks behind stand, and both ends of their plans in flight; None at first."""
         ...
 
-    def beside(self, name: str) -> Needed | None:
+    def beside(self, name: str) -> NeededSegments | None:
         """Return what is needed of what was staged under a name beside the flow's; None when that cannot be told."""
         ...
 

@@ -163,7 +163,7 @@ def _stored(outputs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedCommits:
     """Commits that a merged history entry stands for; such entries are in ledger pages only.
 
     Attributes:
@@ -181,13 +181,13 @@ class Merged:
         return MERGED.write({"first": self.first, "batch": self.batch, "batches": self.batches})
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Merged:
+    def from_json(cls, data: Mapping[str, Any]) -> MergedCommits:
         """Read what `to_json` wrote."""
         return cls(**MERGED.read(data))
 
 
 @dataclass(frozen=True)
-class Replaced:
+class ReplacedOutputs:
     """Outputs that a person accepted as others than those that were written to.
 
     Attributes:
@@ -208,7 +208,7 @@ class Replaced:
         return REPLACED.write({"upto": self.upto, "outputs": outputs, **({"written": written} if written else {})})
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Replaced:
+    def from_json(cls, data: Mapping[str, Any]) -> ReplacedOutputs:
         """Read what `to_json` wrote."""
         return cls(**REPLACED.read(data))
 
@@ -250,8 +250,8 @@ class HistoryEntry:
     plan_hash: str = ""
     watermark: datetime | None = None
     bytes: int | None = None
-    merged: Merged | None = None
-    replaced: Replaced | None = None
+    merged: MergedCommits | None = None
+    replaced: ReplacedOutputs | None = None
 
     @property
     def first(self) -> int:
@@ -300,6 +300,6 @@ class HistoryEntry:
             data.get("plan_hash", ""),
             datetime.fromisoformat(data["watermark"]) if data.get("watermark") else None,
             data.get("bytes"),
-            Merged.from_json(data["merged"]) if data.get("merged") else None,
-            Replaced.from_json(data["replaced"]) if data.get("replaced") else None,
+            MergedCommits.from_json(data["merged"]) if data.get("merged") else None,
+            ReplacedOutputs.from_json(data["replaced"]) if data.get("replaced") else None,
         )

@@ -28,7 +28,7 @@ class AcceptedOutput:
 
 
 @dataclass(frozen=True)
-class SinkClaim:
+class CommittedState:
     """What checkpoint and history say of one sink.
 
     Attributes:
@@ -69,7 +69,7 @@ class Evidence:
 class EvidentSink(Protocol):
     """A sink that can show what it holds of the committed batches."""
 
-    def evidence(self, claim: SinkClaim) -> Evidence:
+    def evidence(self, claim: CommittedState) -> Evidence:
         """Compare what the sink holds with a claim; changes nothing.
 
         Raises:

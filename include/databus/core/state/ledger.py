@@ -23,8 +23,9 @@ _FIRST = ("start", "adopt")
 class SpanState(enum.StrEnum):
     """What became of the log bytes of a span; exactly one holds for each byte.
 
-    A batch's bytes are told as one, for the log is not counted row by row; `Span.tables` tells its rows apart. Bytes of
-    XA transactions that are prepared and not resolved are PENDING, wherever they lie (`Ledger.pending`).
+    A batch's bytes are told as one, for the log is not counted row by row; `LedgerSpan.tables` tells its rows
+    apart. Bytes of XA transactions that are prepared and not resolved are PENDING, wherever they lie
+    (`Ledger.pending`).
     """
 
     DISPATCHED = "dispatched"
@@ -41,7 +42,7 @@ class SpanState(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Span:
+class LedgerSpan:
     """A piece of log that one entry of the history accounts for, or that none does.
 
     Attributes:
@@ -103,7 +104,7 @@ class Ledger:
     flow: str
     start: Offset | None
     end: Offset | None
-    spans: tuple[Span, ...]
+    spans: tuple[LedgerSpan, ...]
     pending: tuple[PreparedTransaction, ...]
     problems: tuple[Discrepancy, ...]
     replayed: int = 0
@@ -132,7 +133,7 @@ class Ledger:
         return dict(sorted(totals.items()))
 
     @property
-    def gaps(self) -> tuple[Span, ...]:
+    def gaps(self) -> tuple[LedgerSpan, ...]:
         """The spans that are named gaps."""
         return tuple(span for span in self.spans if span.state is SpanState.GAP)
 
@@ -148,13 +149,13 @@ def build(
         gaps: the flow's named gaps; each move forward without reading must be one of them.
         alone: own histories of sinks that are behind, or were.
     """
-    chain = _Chain(flow, gaps, SinkShares(alone), none_behind=not alone)
+    chain = _SpanChain(flow, gaps, SinkShares(alone), none_behind=not alone)
     for entry in entries:
         chain.add(entry)
     return chain.ledger()
 
 
-class _Chain:
+class _SpanChain:
     """The state while following: spans so far, and the last entry."""
 
     def __init__(self, flow: str, gaps: Sequence[Gap], shares: SinkShares, *, none_behind: bool) -> None:
@@ -163,7 +164,7 @@ class _Chain:
         self._sinks: set[str] = set()
         self._shares = shares
         self._gaps = gaps
-        self._spans: list[Span] = []
+        self._spans: list[LedgerSpan] = []
         self._problems: list[Discrepancy] = []
         self._start: Offset | None = None
         self._last: HistoryEntry | None = None
@@ -223,7 +224,7 @@ class _Chain:
         if order is Ordering.BEFORE:
             self._rewind(entry.previous)
         else:
-            self._spans.append(Span(last.offset, entry.previous, SpanState.UNKNOWN, None, 0))
+            self._spans.append(LedgerSpan(last.offset, entry.previous, SpanState.UNKNOWN, None, 0))
 
     def _commit(self, entry: HistoryEntry) -> None:
         before = entry.previous
@@ -240,7 +241,7 @@ class _Chain:
         self._shares.commit(entry)
         state, first = _state(entry.counts), entry.merged.batch if entry.merged else 0
         self._spans.append(
-            Span(
+            LedgerSpan(
                 before, entry.offset, state, entry.number, entry.batch, entry.bytes, dict(entry.counts),
                 first_batch=first,
             )
@@ -283,14 +284,14 @@ class _Chain:
                 f"adopts ({before}, {entry.offset}] from the sinks' markers: they hold its rows, but the entries that "
                 "counted them were lost with a former state of ZooKeeper",
             )
-            unknown = Span(before, entry.offset, SpanState.UNKNOWN, entry.number, entry.batch, cause=entry.action)
+            unknown = LedgerSpan(before, entry.offset, SpanState.UNKNOWN, entry.number, entry.batch, cause=entry.action)
             self._spans.append(unknown)
         elif order is Ordering.AFTER:
             gap = _named(self._gaps, before, entry.offset)
             if gap is None:
                 self._wrong(entry, f"moves from {before} on to {entry.offset}, and no named gap covers that")
             cause = gap.cause if gap else entry.action
-            self._spans.append(Span(before, entry.offset, SpanState.GAP, entry.number, entry.batch, cause=cause))
+            self._spans.append(LedgerSpan(before, entry.offset, SpanState.GAP, entry.number, entry.batch, cause=cause))
         elif order is Ordering.BEFORE:
             self._rewind(entry.offset)
         elif order is Ordering.DIVERGED:
@@ -331,7 +332,7 @@ def _of_another_log(one: Offset, other: Offset | None) -> bool:
     return isinstance(one, BinlogOffset) and isinstance(other, BinlogOffset) and one.generation != other.generation
 
 
-def _within(prepared: PreparedTransaction, span: Span) -> bool:
+def _within(prepared: PreparedTransaction, span: LedgerSpan) -> bool:
     """Tell whether a prepared transaction's first phase lies in a span of the same log."""
     start, end = span.start, span.end
     if not isinstance(start, BinlogOffset) or not isinstance(end, BinlogOffset):

@@ -8,7 +8,7 @@ from typing import Any
 
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering
-from databus.core.state.checkpoint import HistoryEntry, Merged
+from databus.core.state.checkpoint import HistoryEntry, MergedCommits
 
 _FIRST, _LAST = "first_offset", "last_offset"
 
@@ -41,7 +41,7 @@ def merged(entries: Sequence[HistoryEntry]) -> HistoryEntry:
         for table, mine in entry.counts.items():
             counts[table] = counts.get(table, TableCounts()).plus(mine)
     sizes = [entry.bytes for entry in entries]
-    known = first.merged or Merged(first.number, first.batch, 1)
+    known = first.merged or MergedCommits(first.number, first.batch, 1)
     return replace(
         last,
         previous=first.previous,

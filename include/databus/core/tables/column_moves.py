@@ -16,7 +16,7 @@ GONE = ""
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ColumnStretch:
     """Rows of a table between two statements that move its columns.
 
     Attributes:
@@ -69,7 +69,7 @@ def joined(first: Columns, then: Columns) -> tuple[tuple[str, str], ...]:
     return (*((old, name) for (old, _), name in zip(first, behind, strict=True)), *further)
 
 
-def stretches(plan: SourcePlan, table: str) -> Iterator[Stretch]:
+def stretches(plan: SourcePlan, table: str) -> Iterator[ColumnStretch]:
     """Yield the stretches of a table's rows, in the order of the log.
 
     Args:
@@ -83,5 +83,5 @@ def stretches(plan: SourcePlan, table: str) -> Iterator[Stretch]:
     moved: MovedColumns | None = None
     for following in (*moves, None):
         here = [each for each in found if each[0] in mine and (following is None or each[1] < following.rows)]
-        yield Stretch(moved, tuple(sorted(here, key=lambda each: (each[1], each[0]))))
+        yield ColumnStretch(moved, tuple(sorted(here, key=lambda each: (each[1], each[0]))))
         moved, found = following, following.first if following is not None else ()

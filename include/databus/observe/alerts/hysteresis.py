@@ -14,7 +14,7 @@ LONGEST_LOOK = timedelta(minutes=5)
 """What seems to be older than this was not seen so long ago: two machines' clocks disagree."""
 
 
-class Verdict(enum.Enum):
+class RuleVerdict(enum.Enum):
     """What a rule says of a figure."""
 
     OVER = "over"
@@ -26,7 +26,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Patience:
+class NotificationTiming:
     """How soon and how often an alert is told.
 
     Attributes:
@@ -38,33 +38,37 @@ class Patience:
     remind_s: float | None = None
 
 
-def above(value: float | None, threshold: float, clear_ratio: float) -> Verdict:
+def above(value: float | None, threshold: float, clear_ratio: float) -> RuleVerdict:
     """Judge a figure that must not exceed a threshold; it has recovered at threshold × clear_ratio or less."""
     if value is None:
-        return Verdict.UNKNOWN
+        return RuleVerdict.UNKNOWN
     if value > threshold:
-        return Verdict.OVER
-    return Verdict.CLEAR if value <= threshold * clear_ratio else Verdict.BETWEEN
+        return RuleVerdict.OVER
+    return RuleVerdict.CLEAR if value <= threshold * clear_ratio else RuleVerdict.BETWEEN
 
 
-def below(value: float | None, threshold: float, clear_ratio: float) -> Verdict:
+def below(value: float | None, threshold: float, clear_ratio: float) -> RuleVerdict:
     """Judge a figure that must not fall below a threshold; it has recovered at threshold / clear_ratio or more."""
     if value is None:
-        return Verdict.UNKNOWN
+        return RuleVerdict.UNKNOWN
     if value < threshold:
-        return Verdict.OVER
-    return Verdict.CLEAR if value * clear_ratio >= threshold else Verdict.BETWEEN
+        return RuleVerdict.OVER
+    return RuleVerdict.CLEAR if value * clear_ratio >= threshold else RuleVerdict.BETWEEN
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[RuleVerdict]) -> RuleVerdict:
     """Join verdicts on several figures of one alert: over if any is, clear if all that are known are."""
     said = set(verdicts)
-    order = (Verdict.OVER, Verdict.BETWEEN, Verdict.CLEAR)
-    return next((verdict for verdict in order if verdict in said), Verdict.UNKNOWN)
+    order = (RuleVerdict.OVER, RuleVerdict.BETWEEN, RuleVerdict.CLEAR)
+    return next((verdict for verdict in order if verdict in said), RuleVerdict.UNKNOWN)
 
 
 def step(
-    state: AlertState, verdict: Verdict, now: datetime, patience: Patience, seen_at: datetime | None = None
+    state: AlertState,
+    verdict: RuleVerdict,
+    now: datetime,
+    patience: NotificationTiming,
+    seen_at: datetime | None = None,
 ) -> tuple[AlertState, AlertEvent | None]:
     """Return the state after a verdict, and the event that is to be told, if any.
 
@@ -77,15 +81,15 @@ def step(
             the other has seen after it stays.
     """
     seen_at = seen_at or now
-    if verdict is Verdict.UNKNOWN or _is_stale(state, seen_at):
+    if verdict is RuleVerdict.UNKNOWN or _is_stale(state, seen_at):
         return state, None
-    if verdict is Verdict.CLEAR:
+    if verdict is RuleVerdict.CLEAR:
         if not state.raised:
             return replace(state, over_since=None), None
         return replace(state, raised=False, over_since=None, seen_at=seen_at), AlertEvent.RECOVERED
     if state.raised:
         return _while_on(state, verdict, now, patience)
-    over_since = min(state.over_since or now, now) if verdict is Verdict.OVER else None
+    over_since = min(state.over_since or now, now) if verdict is RuleVerdict.OVER else None
     waiting = replace(state, over_since=over_since)
     if over_since is None or now - over_since < timedelta(seconds=patience.hold_s):
         return waiting, None
@@ -98,11 +102,11 @@ def _is_stale(state: AlertState, seen_at: datetime) -> bool:
 
 
 def _while_on(
-    state: AlertState, verdict: Verdict, now: datetime, patience: Patience
+    state: AlertState, verdict: RuleVerdict, now: datetime, patience: NotificationTiming
 ) -> tuple[AlertState, AlertEvent | None]:
     if state.told_at is None or patience.remind_s is None:
         return state, None
     if state.told_at > now:
         return replace(state, told_at=now), None  # told by a clock that was ahead
-    due = verdict is Verdict.OVER and now - state.told_at >= timedelta(seconds=patience.remind_s)
+    due = verdict is RuleVerdict.OVER and now - state.told_at >= timedelta(seconds=patience.remind_s)
     return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
-from databus.core.alerts.book import AlertBook, AlertState, Noted, Owed
+from databus.core.alerts.book import AlertBook, AlertState, PendingNotification, StoredAlertState
 from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
 from databus.core.steady_clock import SteadyClock
-from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict, step
+from databus.observe.alerts.hysteresis import LONGEST_LOOK, NotificationTiming, RuleVerdict, step
 from databus.observe.alerts.rules import Observation, comes_once, late_run
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Outbox:
         self,
         observations: Iterable[Observation],
         known: Collection[AlertKind],
-        patience: Callable[[AlertKind], Patience],
+        patience: Callable[[AlertKind], NotificationTiming],
         seen_at: datetime | None = None,
     ) -> list[Alert]:
         """Move the flow's alerts by what was observed, and give channels what they are owed.
@@ -114,7 +114,7 @@ class Outbox:
         return decided
 
     def _gone(
-        self, noted: Mapping[str, Noted], observed: Collection[str], known: Collection[AlertKind]
+        self, noted: Mapping[str, StoredAlertState], observed: Collection[str], known: Collection[AlertKind]
     ) -> Iterator[Observation]:
         """Yield that what is on is over: it would have been observed, or its run has ended."""
         on = [key for key, at in noted.items() if at.state.raised and key not in observed]
@@ -124,13 +124,13 @@ class Outbox:
             kind, _, subject = key.partition("/")
             if kind in known or late_run(key) in ended:
                 said = f"{kind} {subject} is over".replace("  ", " ")
-                yield Observation(AlertKind(kind), Verdict.CLEAR, said, subject)
+                yield Observation(AlertKind(kind), RuleVerdict.CLEAR, said, subject)
 
     def _decide(
-        self, observation: Observation, noted: Noted | None, patience: Patience, seen_at: datetime
+        self, observation: Observation, noted: StoredAlertState | None, patience: NotificationTiming, seen_at: datetime
     ) -> Alert | None:
         for _ in range(_ROUNDS):
-            at = noted or Noted(AlertState(), None)
+            at = noted or StoredAlertState(AlertState(), None)
             if at.state.number and not at.state.raised and not at.problem and late_run(observation.key):
                 return None  # it was late and is over: a callback that is repeated does not make it late again
             now = self.clock.now()
@@ -142,7 +142,9 @@ class Outbox:
             if alert is not None and names:
                 # A channel that failed does not hold news back from the others.
                 until = state.teller_until if state.teller else None
-                state = replace(state, owed=self._bounded((*state.owed, Owed(alert, names))), teller_until=until)
+                state = replace(
+                    state, owed=self._bounded((*state.owed, PendingNotification(alert, names))), teller_until=until
+                )
             if state == at.state:
                 return None
             if self.book.swap(self.flow, observation.key, at.version, state) is not None:
@@ -162,7 +164,7 @@ class Outbox:
             return False
         return state.seen_at is None or self.clock.now() - state.seen_at > LONGEST_LOOK
 
-    def _bounded(self, owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
+    def _bounded(self, owed: tuple[PendingNotification, ...]) -> tuple[PendingNotification, ...]:
         """Drop the oldest of what a channel has not taken for long: a state must fit into a node."""
         for dropped in owed[:-MAX_OWED]:
             log.error("alert %s was never taken by %s: dropped", dropped.alert.title, ", ".join(dropped.channels))
@@ -188,7 +190,7 @@ class Outbox:
             runbook=f"{self.settings.runbooks_url.rstrip('/')}/{o.kind}.md",
         )
 
-    def _deliver(self, key: str, noted: Noted) -> None:
+    def _deliver(self, key: str, noted: StoredAlertState) -> None:
         if not noted.state.owed or not self._may_tell(noted.state):
             return
         held = self._change(key, noted, self._claimed)
@@ -214,7 +216,9 @@ class Outbox:
         until = self.book.now() + timedelta(seconds=TELLER_S)
         return replace(state, teller=self.teller, teller_until=until)
 
-    def _change(self, key: str, noted: Noted, change: Callable[[AlertState], AlertState]) -> Noted | None:
+    def _change(
+        self, key: str, noted: StoredAlertState, change: Callable[[AlertState], AlertState]
+    ) -> StoredAlertState | None:
         """Apply a change although others add to the state; None when another has become the teller."""
         for _ in range(_ROUNDS):
             if not self._may_tell(noted.state):
@@ -222,7 +226,7 @@ class Outbox:
             state = change(noted.state)
             version = self.book.swap(self.flow, key, noted.version, state)
             if version is not None:
-                return Noted(state, version)
+                return StoredAlertState(state, version)
             found = self.book.load(self.flow).get(key)
             if found is None or found.problem:
                 return None
@@ -263,13 +267,13 @@ class MemoryBook:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SteadyClock()
-        self._states: dict[str, dict[str, Noted]] = {}
+        self._states: dict[str, dict[str, StoredAlertState]] = {}
 
     def now(self) -> datetime:
         """Return the time."""
         return self._clock.now()
 
-    def load(self, flow: str) -> Mapping[str, Noted]:
+    def load(self, flow: str) -> Mapping[str, StoredAlertState]:
         """Return the flow's states."""
         return dict(self._states.get(flow, {}))
 
@@ -279,7 +283,7 @@ class MemoryBook:
         at = states.get(key)
         if (at.version if at else None) != version:
             return None
-        states[key] = Noted(state, (version or 0) + 1)
+        states[key] = StoredAlertState(state, (version or 0) + 1)
         return states[key].version
 
     def remove(self, flow: str, key: str, version: int) -> None:

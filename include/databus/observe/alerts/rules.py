@@ -12,7 +12,7 @@ from databus.core.alerts.alert import AlertKind, AlertSpec
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.amounts import counted
 from databus.core.flow import Flow
-from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, worst
+from databus.observe.alerts.hysteresis import NotificationTiming, RuleVerdict, above, below, worst
 
 
 class AlertWhen(AlertSpec):
@@ -58,10 +58,10 @@ class AlertWhen(AlertSpec):
             raise ValueError("remind_hours is shorter than a minute")
         return self
 
-    def patience(self, kind: AlertKind) -> Patience:
+    def patience(self, kind: AlertKind) -> NotificationTiming:
         """Return how soon and how often alerts of a kind are told."""
         remind_s = self.remind_hours * 3600 if self.remind_hours is not None else None
-        return Patience(self.hold_seconds if kind is AlertKind.LAG else 0.0, remind_s)
+        return NotificationTiming(self.hold_seconds if kind is AlertKind.LAG else 0.0, remind_s)
 
 
 def rules_of(flow: Flow) -> AlertWhen:
@@ -85,7 +85,7 @@ class Observation:
     """
 
     kind: AlertKind
-    verdict: Verdict
+    verdict: RuleVerdict
     summary: str
     subject: str = ""
     figures: dict[str, Any] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def _gaps(f: FlowFigures) -> Iterator[Observation]:
     for gap in f.gaps or ():
         yield Observation(
             AlertKind.GAP,
-            Verdict.OVER,
+            RuleVerdict.OVER,
             f"gap {gap.number}: {gap.cause}; the flow stops before it until somebody decides",
             str(gap.number),
             {"gap": gap.number, "cause": gap.cause, "noted_at": gap.at.isoformat()},
@@ -182,9 +182,9 @@ def _headroom(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
     if room is None:
         return
     if when.headroom_seconds is None:
-        verdict = Verdict.OVER if room.low else Verdict.CLEAR
+        verdict = RuleVerdict.OVER if room.low else RuleVerdict.CLEAR
     elif room.seconds is None:
-        verdict = Verdict.CLEAR
+        verdict = RuleVerdict.CLEAR
     else:
         verdict = below(room.seconds, when.headroom_seconds, when.clear_ratio)
     yield Observation(
@@ -203,7 +203,7 @@ def _quality(f: FlowFigures) -> Iterator[Observation]:
         return
     yield Observation(
         AlertKind.QUALITY,
-        Verdict.CLEAR if f.quality_passed else Verdict.OVER,
+        RuleVerdict.CLEAR if f.quality_passed else RuleVerdict.OVER,
         f"quality of run {f.quality_run}: {f.quality_violations} violations",
         figures={"violations": f.quality_violations},
         range=f.quality_range,
@@ -249,7 +249,7 @@ def _runs(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
         said = f"no run for {(idle_s or 0) / 60:.1f} minutes" if idle_s is not None else "never run"
         yield Observation(
             AlertKind.NO_RUN,
-            Verdict.CLEAR if f.paused else verdict,
+            RuleVerdict.CLEAR if f.paused else verdict,
             said + (f" ({f.paused})" if f.paused else ""),
             figures={"idle_seconds": idle_s, "lag_bytes": f.lag_bytes, "lag_seconds": f.lag_seconds},
             range=f.open_range,
@@ -274,7 +274,7 @@ def _behind(f: FlowFigures) -> Iterator[Observation]:
     for sink in f.behind or ():
         yield Observation(
             AlertKind.SINK_BEHIND,
-            Verdict.OVER,
+            RuleVerdict.OVER,
             f"sink {sink} fell behind, the others go on without it",
             sink,
             {"lag_bytes": f.lag_bytes, "lag_seconds": f.lag_seconds},
@@ -293,10 +293,10 @@ def _missing(f: FlowFigures) -> Iterator[Observation]:
     for subject, summary in said.items():
         figures = {"missing_tables": len(missing), "lag_seconds": f.lag_seconds}
         told_of = f.open_range, f.run_id, f.run_url
-        yield Observation(AlertKind.MISSING_TABLES, Verdict.OVER, summary, subject, figures, *told_of)
+        yield Observation(AlertKind.MISSING_TABLES, RuleVerdict.OVER, summary, subject, figures, *told_of)
 
 
 def _unreachable(f: FlowFigures) -> Iterator[Observation]:
     for what, error in f.unreachable.items():
         said = f"{what} does not answer: {error}"
-        yield Observation(AlertKind.UNREACHABLE, Verdict.OVER, said, what, {}, f.open_range, f.run_id, f.run_url)
+        yield Observation(AlertKind.UNREACHABLE, RuleVerdict.OVER, said, what, {}, f.open_range, f.run_id, f.run_url)

@@ -14,7 +14,7 @@ from databus.core.state.backfill import Backfill, Mode
 from databus.core.state.checkpoint_store import Amendments
 from databus.ops.backfill.missing import again
 from databus.ops.checkpoint import amend as mediation
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.runtime.beside.backfill import piece_flow
 from databus.runtime.context import Services
@@ -53,7 +53,7 @@ def pass_by_statement(
         raise DecodeError(stopped.message, hint=_way_on(flow, backfill)) from stopped
     why = "the flow was moved over it" if decided else "passed on request"
     try:
-        mediation.execute(piece, services, "skip", target, Said(who, f"logged by statement: {why}"))
+        mediation.execute(piece, services, "skip", target, Attribution(who, f"logged by statement: {why}"))
     except LeaseBusyError:
         return  # another run of the same backfill goes on with the piece: look again once it is free
     log.warning("flow %s: backfill %s passed over %s: %s", flow.name, backfill.id, stopped.message, why)

@@ -46,7 +46,7 @@ _NOT_AFTER = {Ordering.BEFORE, Ordering.EQUAL}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BackfillRequest:
     """What is asked for.
 
     Attributes:
@@ -68,7 +68,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Run:
+class BackfillRun:
     """How a backfill is run.
 
     Attributes:
@@ -86,7 +86,7 @@ class Run:
     order_wait_s: float | None = None
 
 
-def preview(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
+def preview(flow: Flow, services: Services, wanted: BackfillRequest, who: str) -> Backfill:
     """Say what a backfill would move; changes nothing.
 
     Raises:
@@ -96,7 +96,7 @@ def preview(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfil
         return _planned(flow, services, ends, wanted, (who, None))
 
 
-def take_up(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
+def take_up(flow: Flow, services: Services, wanted: BackfillRequest, who: str) -> Backfill:
     """Plan a backfill and write it down, or return the one of the same range and aim that was planned before.
 
     What one backfill of mode `missing` has moved, later ones leave, and what it has yet to move keeps them waiting: all
@@ -119,7 +119,7 @@ def take_up(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfil
         return store.add(flow.name, lease, planned)
 
 
-def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> BackfillState:
+def run_backfill(flow: Flow, services: Services, wanted: BackfillRequest, run: BackfillRun) -> BackfillState:
     """Plan a backfill unless it is planned, move what is left of it, and prove that its ledger shows all of its range.
 
     Whoever runs it, however often, at the same time or after a kill: each row is moved once.
@@ -151,7 +151,9 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
     return state
 
 
-def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run, wanted: Wanted) -> None:
+def _move(
+    flow: Flow, services: Services, which: tuple[Backfill, int], run: BackfillRun, wanted: BackfillRequest
+) -> None:
     from databus.runtime.window import run_window  # with all that moves rows: a preview needs none of it
 
     backfill, number = which
@@ -172,7 +174,9 @@ def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run,
             pass_by_statement(flow, services, which, error, (run.identity.run_id, wanted.passes))
 
 
-def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tuple[str, Lease | None]) -> Backfill:
+def _planned(
+    flow: Flow, services: Services, ends: Ends, wanted: BackfillRequest, by: tuple[str, Lease | None]
+) -> Backfill:
     who, lease = by
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
@@ -218,7 +222,7 @@ def _require_aim(flow: Flow, aim: Aim) -> None:
         )
 
 
-def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted) -> None:
+def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: BackfillRequest) -> None:
     """Let a person decide whether readers of the live outputs can bear older rows after newer ones."""
     outputs: dict[str, dict[str, None]] = {}
     for entry in services.store.history(flow.name, 1_000):
@@ -235,7 +239,7 @@ def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted)
 
 
 @contextmanager
-def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> Iterator[None]:
+def _in_order(flow: Flow, services: Services, backfill: Backfill, run: BackfillRun) -> Iterator[None]:
     """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done.
 
     One of a log that was replaced since is not waited for.
@@ -266,7 +270,7 @@ def _is_lost(other: Backfill, backfill: Backfill) -> bool:
     return is_of_former_log(other.range.end, backfill.range.start)
 
 
-def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: Run) -> None:
+def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: BackfillRun) -> None:
     if earlier.done:
         return
     what = (

@@ -15,18 +15,18 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
-from databus.ops.checkpoint.amend import Said, claimed
+from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.preview import changed_of
 from databus.ops.open_ends import Ends, opened_ends
 from databus.ops.quarantine.show import replays_of
 from databus.runtime.context import Services
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedSinkOutputs:
     """Outputs of one sink that are not those that were written to.
 
     Attributes:
@@ -42,7 +42,7 @@ class Changed:
     behind: bool
 
 
-def preview(flow: Flow, services: Services, forget: Sequence[str] = ()) -> list[Changed]:
+def preview(flow: Flow, services: Services, forget: Sequence[str] = ()) -> list[ChangedSinkOutputs]:
     """Say which outputs would be accepted; changes nothing.
 
     Args:
@@ -60,7 +60,7 @@ def preview(flow: Flow, services: Services, forget: Sequence[str] = ()) -> list[
     return found
 
 
-def execute(flow: Flow, services: Services, said: Said, forget: Sequence[str] = ()) -> list[Changed]:
+def execute(flow: Flow, services: Services, said: Attribution, forget: Sequence[str] = ()) -> list[ChangedSinkOutputs]:
     """Accept them, each under its writer's lease; safe to repeat.
 
     What a plan in flight needs and is not there is made: the plan goes on where it stands.
@@ -77,14 +77,14 @@ def execute(flow: Flow, services: Services, said: Said, forget: Sequence[str] = 
         MarkersAheadError: sinks hold batches that ZooKeeper does not know.
         SinkError: a sink does not answer, or refuses a topic.
     """
-    accepted: list[Changed] = []
+    accepted: list[ChangedSinkOutputs] = []
     expected = preview(flow, services, forget)
     with opened_ends(flow, services) as ends:
         for name in dict.fromkeys(found.writer for found in expected):
             lease = claimed(name, flow, services, f"accept by {said.who}")
             try:
                 if name == flow.name:
-                    take_over(Claimed(flow, services.settings, services.store, ends.sinks, lease))
+                    take_over(ClaimedFlow(flow, services.settings, services.store, ends.sinks, lease))
                 for found, place in _looked(name, services, ends, forget):
                     _accept(found, place, (lease, ends.sinks[found.sink]), said, forget)
                     accepted.append(found)
@@ -94,7 +94,7 @@ def execute(flow: Flow, services: Services, said: Said, forget: Sequence[str] = 
 
 
 @dataclass(frozen=True)
-class _Place:
+class _OutputsPlace:
     """Where outputs are known: a store, or the view of a sink that is behind, and what it holds."""
 
     store: CheckpointStore
@@ -109,7 +109,7 @@ def _writers(flow: Flow, services: Services) -> list[str]:
     return [flow.name, replays_of(flow), *pieces]
 
 
-def _require_known(flow: Flow, forget: Sequence[str], found: Sequence[Changed]) -> None:
+def _require_known(flow: Flow, forget: Sequence[str], found: Sequence[ChangedSinkOutputs]) -> None:
     unknown = sorted({*forget} - {output.output for one in found for output in one.outputs})
     if unknown:
         raise ConfigError(
@@ -118,14 +118,16 @@ def _require_known(flow: Flow, forget: Sequence[str], found: Sequence[Changed]) 
         )
 
 
-def _looked(name: str, services: Services, ends: Ends, forget: Sequence[str]) -> Iterator[tuple[Changed, _Place]]:
+def _looked(
+    name: str, services: Services, ends: Ends, forget: Sequence[str]
+) -> Iterator[tuple[ChangedSinkOutputs, _OutputsPlace]]:
     behind = services.store.sinks_behind(name)
     views = {"": services.store, **{sink: services.store.of_sink(sink) for sink in behind}}
     for view, store in views.items():
         checkpoint = store.load(name)
         if checkpoint is None:
             continue
-        place = _Place(store, checkpoint, store.pending_plan(name))
+        place = _OutputsPlace(store, checkpoint, store.pending_plan(name))
         mine = {of: sink for of, sink in ends.sinks.items() if (of if of in behind else "") == view}
         changed = changed_of(mine, checkpoint, place.plan)
         for sink in mine:
@@ -133,10 +135,12 @@ def _looked(name: str, services: Services, ends: Ends, forget: Sequence[str]) ->
             ids, gone = checkpoint.output_ids.get(sink, {}), {output.output for output in changed.get(sink, ())}
             stands = (ChangedOutput(o, ids.get(o, ""), ids.get(o, "")) for o in forget if o in known and o not in gone)
             if outputs := (*changed.get(sink, ()), *stands):
-                yield Changed(name, sink, outputs, bool(view)), place
+                yield ChangedSinkOutputs(name, sink, outputs, bool(view)), place
 
 
-def _accept(found: Changed, place: _Place, by: tuple[Lease, Sink], said: Said, forget: Sequence[str]) -> None:
+def _accept(
+    found: ChangedSinkOutputs, place: _OutputsPlace, by: tuple[Lease, Sink], said: Attribution, forget: Sequence[str]
+) -> None:
     lease, sink = by
     now = {output.output: output.found for output in found.outputs}
     plan = place.plan if place.plan and found.sink in place.plan.sinks else None

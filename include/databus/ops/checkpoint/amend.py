@@ -16,17 +16,17 @@ from databus.core.state.amendments import Action, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
-from databus.ops.checkpoint.preview import Move, lacking, look
+from databus.ops.checkpoint.preview import CheckpointMove, lacking, look
 from databus.ops.checkpoint.targets import Target
 from databus.ops.open_ends import Ends, opened_ends
 from databus.runtime.context import Services
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Said:
+class Attribution:
     """Who changes a checkpoint, and why.
 
     Attributes:
@@ -46,13 +46,15 @@ class Said:
             raise ConfigError(f"{self.what} needs who and why", hint="Give --reason.", code="reason_missing")
 
 
-def preview(flow: Flow, services: Services, action: Action, target: Target) -> Move:
+def preview(flow: Flow, services: Services, action: Action, target: Target) -> CheckpointMove:
     """Say what moving the checkpoint would do; changes nothing."""
     with opened_ends(flow, services) as ends:
         return look(flow, services, ends, action, target)
 
 
-def execute(flow: Flow, services: Services, action: Action, target: Target, said: Said) -> tuple[Move, Checkpoint]:
+def execute(
+    flow: Flow, services: Services, action: Action, target: Target, said: Attribution
+) -> tuple[CheckpointMove, Checkpoint]:
     """Move the checkpoint under a claim of the flow's lease, and return what was done.
 
     A plan in flight is closed first: each slot of each sink commits an `abandoned` marker unless it holds all of its
@@ -71,7 +73,7 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
     try:
         with opened_ends(flow, services) as ends:
             # What a holder has moved without ZooKeeper belongs to the checkpoint; from here on it moves nothing more.
-            take_over(Claimed(flow, services.settings, services.store, ends.sinks, lease))
+            take_over(ClaimedFlow(flow, services.settings, services.store, ends.sinks, lease))
             move = look(flow, services, ends, action, target)
             _require_consent(move, said)
             made = _amendment(services, action, target, said, move)
@@ -89,12 +91,12 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
     return move, amended
 
 
-def pause(flow: Flow, services: Services, said: Said) -> Pause:
+def pause(flow: Flow, services: Services, said: Attribution) -> Pause:
     """Stop a flow: a window that runs ends after its batch, others end at once, until it is resumed."""
     return services.store.pause(flow.name, said.who, said.why)
 
 
-def resume(flow: Flow, services: Services, said: Said) -> Pause | None:
+def resume(flow: Flow, services: Services, said: Attribution) -> Pause | None:
     """End a pause and return it; None when there was none."""
     return services.store.resume(flow.name, said.who, said.why)
 
@@ -115,7 +117,7 @@ def claimed(name: str, flow: Flow, services: Services, who: str) -> Lease:
         raise LeaseBusyError(error.message, hint=hint.strip()) from error
 
 
-def _require_consent(move: Move, said: Said) -> None:
+def _require_consent(move: CheckpointMove, said: Attribution) -> None:
     refused = [f"{effect.sink}: {effect.refused}" for effect in move.effects if effect.refused]
     if refused and not said.consents:
         raise SinkSettingError(
@@ -125,7 +127,9 @@ def _require_consent(move: Move, said: Said) -> None:
         )
 
 
-def _amendment(services: Services, action: Action, target: Target, said: Said, move: Move) -> Amendment:
+def _amendment(
+    services: Services, action: Action, target: Target, said: Attribution, move: CheckpointMove
+) -> Amendment:
     now = services.clock.now()
     cause = PURGED if target.past_gap else REPLACED if target.new_log else action
     gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)

@@ -16,11 +16,11 @@ from databus.core.positions.offsets import Offset, Ordering
 from databus.core.state.amendments import Amendment, SinkEffect
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan
-from databus.ops.checkpoint.amend import Said, claimed
+from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.targets import Target, missing, resolve
 from databus.ops.open_ends import Ends, opened_ends
 from databus.runtime.context import Services
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def preview(flow: Flow, services: Services, sink: str, target: Target | None) ->
         return _look(flow, services, ends, sink, target)
 
 
-def execute(flow: Flow, services: Services, sink: str, target: Target | None, said: Said) -> GivingUp:
+def execute(flow: Flow, services: Services, sink: str, target: Target | None, said: Attribution) -> GivingUp:
     """Move the sink under a claim of the flow's lease, and return what was done; repeating it is safe.
 
     Its plan in flight is closed first, by markers of its own. The others' rows, and the flow's place, stay as they are.
@@ -114,7 +114,7 @@ def execute(flow: Flow, services: Services, sink: str, target: Target | None, sa
     lease = claimed(name, flow, services, f"skip of sink {sink} by {said.who}")
     try:
         with opened_ends(flow, services) as ends:
-            take_over(Claimed(flow, services.settings, store, ends.sinks, lease))
+            take_over(ClaimedFlow(flow, services.settings, store, ends.sinks, lease))
             found = _look(flow, services, ends, sink, target)
             if found.effect.refused and not said.consents:
                 raise SinkSettingError(

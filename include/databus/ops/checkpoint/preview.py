@@ -34,7 +34,7 @@ _NEW_LOG = (
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassedHistory:
     """What lies between two places, as far as the history tells.
 
     Attributes:
@@ -55,7 +55,7 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Move:
+class CheckpointMove:
     """A move of a checkpoint that was looked at, not made.
 
     Attributes:
@@ -80,7 +80,7 @@ class Move:
     start: Offset
     end: Offset
     bytes: int | None
-    passed: Passed
+    passed: PassedHistory
     pending: Plan | None
     half_written: tuple[str, ...]
     effects: tuple[SinkEffect, ...]
@@ -110,7 +110,7 @@ class Move:
         }
 
 
-def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Target) -> Move:
+def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Target) -> CheckpointMove:
     """Resolve a target and say what going there does; changes nothing.
 
     Raises:
@@ -143,7 +143,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     half = tuple(
         name for name, sink in ends.sinks.items() if pending and name in pending.sinks and sink.wrote_any_of(pending)
     )
-    return Move(
+    return CheckpointMove(
         flow=flow.name,
         action=action,
         back=back,
@@ -196,7 +196,7 @@ def changed_of(
     return changed
 
 
-def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> Passed:
+def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> PassedHistory:
     """Sum up what was committed between `start` and an earlier `end`, along the way that led to `start`.
 
     Moves forward are part of that way. A batch that was gone back behind counts where such a move then passed it over.
@@ -226,7 +226,7 @@ def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> 
         if on_way:
             place = before
     named = {sink: tuple(names) for sink, names in outputs.items()}
-    return Passed(batches, rows, named, written, known and _reached(place, end), skipped=bool(jumped))
+    return PassedHistory(batches, rows, named, written, known and _reached(place, end), skipped=bool(jumped))
 
 
 def _reached(place: Offset, end: Offset) -> bool:
@@ -240,7 +240,7 @@ def _in_any(jumped: Sequence[OffsetRange], moved: OffsetRange) -> bool:
         return True  # nothing tells that it does not
 
 
-def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset) -> Passed:
+def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset) -> PassedHistory:
     """Return what a move back passes; where the history does not tell all of it, any known output may have got rows."""
     passed = passed_over(history, checkpoint.offset, end)
     if passed.complete:
@@ -254,7 +254,9 @@ def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset
     return replace(passed, outputs={sink: tuple(names) for sink, names in outputs.items()})
 
 
-def _with_own_batches(passed: Passed, own: Mapping[str, Sequence[HistoryEntry]], moved: OffsetRange) -> Passed:
+def _with_own_batches(
+    passed: PassedHistory, own: Mapping[str, Sequence[HistoryEntry]], moved: OffsetRange
+) -> PassedHistory:
     """Add what sinks got in batches of their own while they were behind: the flow's history does not count it."""
     written, outputs = dict(passed.written), {sink: dict.fromkeys(names) for sink, names in passed.outputs.items()}
     for sink, history in own.items():
@@ -270,10 +272,10 @@ def _with_own_batches(passed: Passed, own: Mapping[str, Sequence[HistoryEntry]],
     return replace(passed, written=written, outputs=named)
 
 
-_NOTHING = Passed(0, {}, {}, {}, complete=True)
+_NOTHING = PassedHistory(0, {}, {}, {}, complete=True)
 
 
-def _effect(name: str, ends: Ends, passed: Passed, *, back: bool) -> SinkEffect:
+def _effect(name: str, ends: Ends, passed: PassedHistory, *, back: bool) -> SinkEffect:
     effect = ends.sinks[name].effect_of(passed.outputs.get(name, ()), back=back)
     if not back:
         return effect

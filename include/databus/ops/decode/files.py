@@ -61,7 +61,7 @@ class DecodedFile:
 
 
 @dataclass
-class Decoded:
+class DecodedFiles:
     """What was read of all files.
 
     Attributes:
@@ -197,7 +197,7 @@ def decode_files(
     *,
     prepared: Prepared = "inside",
     definitions: Mapping[str, str] | None = None,
-) -> Decoded:
+) -> DecodedFiles:
     """Decode files one after the other, as `databus.binlog.read_files` does.
 
     Args:
@@ -218,7 +218,7 @@ def decode_files(
     from databus.binlog.log.capture import means
     from databus.binlog.reader import wanted_tables
 
-    decoded, began = Decoded(), time.perf_counter()
+    decoded, began = DecodedFiles(), time.perf_counter()
     with _hinted():
         logs = LogFiles(
             paths, tables=wanted_tables(tables), piece_bytes=PIECE_BYTES, prepared=prepared,

@@ -8,7 +8,7 @@ from databus.core.flow import Flow
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """One step of a flow.
 
     Attributes:
@@ -25,7 +25,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Edge:
+class GraphEdge:
     """A connection between two steps; `label` names the routes a sink takes, "" for all."""
 
     start: str
@@ -38,30 +38,32 @@ class FlowGraph:
     """Nodes in the order of the path and the edges between them."""
 
     flow: str
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
 
 
 def graph_of(flow: Flow) -> FlowGraph:
     """Return the graph of a flow."""
     source = flow.source
-    nodes = [Node("source", "source", source.kind, f"{source.kind} {', '.join(source.datasets())}".strip())]
-    edges: list[Edge] = []
+    nodes = [GraphNode("source", "source", source.kind, f"{source.kind} {', '.join(source.datasets())}".strip())]
+    edges: list[GraphEdge] = []
     chain = [
-        *(Node(f"transform{n}", "transform", t.kind, t.label()) for n, t in enumerate(flow.transforms)),
-        *(Node(f"check{n}", "check", c.kind, f"{c.check_name} {c.severity}") for n, c in enumerate(flow.checks)),
+        *(GraphNode(f"transform{n}", "transform", t.kind, t.label()) for n, t in enumerate(flow.transforms)),
+        *(GraphNode(f"check{n}", "check", c.kind, f"{c.check_name} {c.severity}") for n, c in enumerate(flow.checks)),
     ]
     for node in chain:
-        edges.append(Edge(nodes[-1].id, node.id))
+        edges.append(GraphEdge(nodes[-1].id, node.id))
         nodes.append(node)
     last = nodes[-1].id
     for number, sink in enumerate(flow.sinks):
-        nodes.append(Node(f"sink{number}", "sink", sink.kind, f"{sink.sink_name} {' '.join(sink.datasets())}".strip()))
+        nodes.append(
+            GraphNode(f"sink{number}", "sink", sink.kind, f"{sink.sink_name} {' '.join(sink.datasets())}".strip())
+        )
         routes = "" if sink.routes == ("*",) else ", ".join(sink.routes)
-        edges.append(Edge(last, f"sink{number}", routes))
+        edges.append(GraphEdge(last, f"sink{number}", routes))
     if flow.checks:
-        nodes.append(Node("quarantine", "sink", "quarantine", "quarantine"))
-        edges.append(Edge(last, "quarantine", "rows that a check holds back"))
+        nodes.append(GraphNode("quarantine", "sink", "quarantine", "quarantine"))
+        edges.append(GraphEdge(last, "quarantine", "rows that a check holds back"))
     return FlowGraph(flow.name, tuple(nodes), tuple(edges))
 
 

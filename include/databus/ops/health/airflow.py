@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from databus.core.alerts.alert import AlertKind
 from databus.core.errors.config import ConfigError
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation
 
 API_SERVER = "api-server"
@@ -66,5 +66,5 @@ class AirflowHealth:
     @staticmethod
     def observation(part: str, problem: str) -> Observation:
         """Return the observation of a part."""
-        verdict = Verdict.OVER if problem else Verdict.CLEAR
+        verdict = RuleVerdict.OVER if problem else RuleVerdict.CLEAR
         return Observation(AlertKind.AIRFLOW, verdict, f"Airflow's {part} {problem or 'is healthy'}", part)

@@ -15,7 +15,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
-from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.outbox import Ended, MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import Observation, judge, rules_of
 from databus.observe.clock import SystemClock
@@ -123,7 +123,7 @@ def evaluate(
     except Exception:
         log.exception("flow %s: alerts were not evaluated", flow.name)
     # Without the book nobody knows what was told already: better twice than not at all.
-    over = [event for event in events if event.verdict is Verdict.OVER]
+    over = [event for event in events if event.verdict is RuleVerdict.OVER]
     try:
         return Teller(MemoryBook(), connections, settings, clock).tell(flow, over, ())
     except Exception:
@@ -141,7 +141,7 @@ def _placed(event: Observation, figures: FlowFigures, moved_by: Callable[[str], 
 
     While another run holds the lease, the plan in flight is that one's.
     """
-    if event.range or event.verdict is not Verdict.OVER:
+    if event.range or event.verdict is not RuleVerdict.OVER:
         return event
     others = figures.window_seconds is not None and figures.run_id != event.run_id
     in_flight = "" if others else figures.plan_range

@@ -15,7 +15,7 @@ from databus.ops.health.status import FlowLook
 
 
 @dataclass(frozen=True)
-class Place:
+class FlowPosition:
     """A flow's place, as plain values for a trigger's event.
 
     Attributes:
@@ -69,7 +69,7 @@ class HeadLook:
     def __init__(self, flow: Flow, connections: ConnectionSource, settings: Settings | None = None) -> None:
         self._look = FlowLook(flow, connections, settings or Settings.from_environment())
 
-    def place(self) -> Place:
+    def place(self) -> FlowPosition:
         """Return the flow's place; a connection that was cut since the last look is opened again.
 
         Raises:
@@ -77,7 +77,7 @@ class HeadLook:
         """
         return self._looked(self._place)
 
-    def change(self) -> Place:
+    def change(self) -> FlowPosition:
         """Return the flow's place, for who wants to know whether there is something to move: without a lag if not.
 
         Raises:
@@ -89,7 +89,7 @@ class HeadLook:
         """Close the connections; safe to call twice."""
         self._look.close()
 
-    def _looked(self, look: Callable[[], Place]) -> Place:
+    def _looked(self, look: Callable[[], FlowPosition]) -> FlowPosition:
         try:
             try:
                 return look()
@@ -99,19 +99,19 @@ class HeadLook:
         finally:
             self._look.rest()
 
-    def _change(self) -> Place:
+    def _change(self) -> FlowPosition:
         at, source = self._look.position(), self._look.source()
         if at is None or not isinstance(source, SharedLogSource):
             return self._place()
         if source.changed_since(at[1]):
             return replace(self._place(), changed=True)
         running = self._look.store.holder(self._look.flow.name) is not None
-        return Place(self._look.flow.name, str(at[1]), "", None, None, running, changed=False)
+        return FlowPosition(self._look.flow.name, str(at[1]), "", None, None, running, changed=False)
 
-    def _place(self) -> Place:
+    def _place(self) -> FlowPosition:
         name, at, source = self._look.flow.name, self._look.position(), self._look.source()
         running = self._look.store.holder(name) is not None
         if at is None:
-            return Place(name, "", str(source.latest_offset()), None, None, running)
+            return FlowPosition(name, "", str(source.latest_offset()), None, None, running)
         lag = source.lag(at[1])
-        return Place(name, str(at[1]), lag.head, lag.bytes, lag.seconds, running)
+        return FlowPosition(name, str(at[1]), lag.head, lag.bytes, lag.seconds, running)

@@ -12,7 +12,7 @@ from databus.tls import file_problem, host_of, is_local
 
 
 @dataclass(frozen=True)
-class Secured:
+class ConnectionSecurity:
     """What the settings of a connection come to.
 
     Attributes:
@@ -47,7 +47,7 @@ def examine_security(connection: Connection) -> list[Finding]:
     return [_protection(f"{subject}: security", found), *_key_files(subject, found)]
 
 
-def _protection(subject: str, found: Secured) -> Finding:
+def _protection(subject: str, found: ConnectionSecurity) -> Finding:
     who = found.login or "no login"
     local = all(is_local(host) for host in found.hosts)
     if found.tls and found.verified:
@@ -63,7 +63,7 @@ def _protection(subject: str, found: Secured) -> Finding:
     return Finding(subject, Level.WARN, f"no TLS: {clear} cross the network in clear", found.to_encrypt, "tls_off")
 
 
-def _key_files(subject: str, found: Secured) -> Iterator[Finding]:
+def _key_files(subject: str, found: ConnectionSecurity) -> Iterator[Finding]:
     for setting, path in found.keys.items():
         problem = file_problem(path)
         if problem:
@@ -88,13 +88,13 @@ def _login(connection: Connection, *, certificate: str, kind: str = "password") 
     return ", ".join([*parts, *(["client certificate"] if certificate else [])])
 
 
-def _mysql(connection: Connection) -> Secured:
+def _mysql(connection: Connection) -> ConnectionSecurity:
     extra = connection.extra
     nested = {f"ssl_{name}": value for name, value in dict(extra.get("ssl") or {}).items()}
     options = {**nested, **{name: value for name, value in extra.items() if name.startswith("ssl_")}}
     mode = str(options.get("ssl_mode", "verify_identity" if options else "disabled")).lower()
     keys = {"ssl_key": str(options["ssl_key"])} if options.get("ssl_key") else {}
-    return Secured(
+    return ConnectionSecurity(
         () if extra.get("unix_socket") else (connection.host,),
         mode != "disabled",
         mode == "verify_identity",
@@ -105,7 +105,7 @@ def _mysql(connection: Connection) -> Secured:
     )
 
 
-def _kafka(connection: Connection) -> Secured:
+def _kafka(connection: Connection) -> ConnectionSecurity:
     extra = connection.extra
     protocol = (_text(extra, "security.protocol") or "PLAINTEXT").upper()
     mechanism = _text(extra, "sasl.mechanism", "sasl.mechanisms")
@@ -114,7 +114,7 @@ def _kafka(connection: Connection) -> Secured:
     certificate = _text(extra, "ssl.certificate.location", "ssl.keystore.location") if protocol.endswith("SSL") else ""
     login = _login(connection, certificate=certificate, kind=mechanism) if protocol.startswith("SASL") else ""
     key = _text(extra, "ssl.key.location")
-    return Secured(
+    return ConnectionSecurity(
         _hosts(_text(extra, "bootstrap.servers", "metadata.broker.list") or connection.host),
         protocol.endswith("SSL"),
         named and checked,
@@ -125,12 +125,12 @@ def _kafka(connection: Connection) -> Secured:
     )
 
 
-def _search(connection: Connection) -> Secured:
+def _search(connection: Connection) -> ConnectionSecurity:
     extra = connection.extra
     secure = "https" in (connection.db_schema, extra.get("scheme")) or _flag(extra.get("use_ssl", False))
     nodes = connection.host.split(",")
     key = _text(extra, "client_key")
-    return Secured(
+    return ConnectionSecurity(
         _hosts(connection.host),
         all(node.strip().startswith("https://") if "://" in node else secure for node in nodes),
         _flag(extra.get("verify_certs", True)) and _flag(extra.get("ssl_assert_hostname", True)),
@@ -141,10 +141,10 @@ def _search(connection: Connection) -> Secured:
     )
 
 
-def _zookeeper(connection: Connection) -> Secured:
+def _zookeeper(connection: Connection) -> ConnectionSecurity:
     extra = connection.extra
     key = _text(extra, "keyfile")
-    return Secured(
+    return ConnectionSecurity(
         _hosts(_text(extra, "hosts") or connection.host),
         _flag(extra.get("use_ssl", False)),
         _flag(extra.get("verify_certs", True)) and _flag(extra.get("check_hostname", True)),
@@ -155,7 +155,7 @@ def _zookeeper(connection: Connection) -> Secured:
     )
 
 
-_READERS: dict[str, Callable[[Connection], Secured]] = {
+_READERS: dict[str, Callable[[Connection], ConnectionSecurity]] = {
     "mysql": _mysql,
     "kafka": _kafka,
     "opensearch": _search,

@@ -25,7 +25,7 @@ from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
 from databus.observe.clock import SystemClock
-from databus.ops.shared_clients import Shared
+from databus.ops.shared_clients import SharedClients
 from databus.runtime.tables.missing_tables import EVERY_S, really_gone
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ SOURCE, STORE, RECORDS = "source", "checkpoint store", "records"
 """What can be unreachable."""
 _PLACES = {SOURCE: "_source", RECORDS: "_records", STORE: "_store"}
 
-_stores: Shared[ZooKeeperCheckpoints] = Shared()
-_record_stores: Shared[Any] = Shared()
-_SHARED: Mapping[str, Shared[Any]] = {STORE: _stores, RECORDS: _record_stores}
+_stores: SharedClients[ZooKeeperCheckpoints] = SharedClients()
+_record_stores: SharedClients[Any] = SharedClients()
+_SHARED: Mapping[str, SharedClients[Any]] = {STORE: _stores, RECORDS: _record_stores}
 
 
 @dataclass

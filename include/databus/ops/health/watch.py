@@ -63,7 +63,7 @@ class Round:
 
 
 @dataclass
-class Watch:
+class FlowWatch:
     """Looks at all flows of a DAG folder, round by round.
 
     Attributes:
@@ -220,7 +220,7 @@ def _stamps(root: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple(stamps)
 
 
-def run(watch: Watch, every_s: float, wait: Callable[[float], bool], after: Callable[[Round], None]) -> None:
+def run(watch: FlowWatch, every_s: float, wait: Callable[[float], bool], after: Callable[[Round], None]) -> None:
     """Look round by round until a stop is asked for; a round that fails is logged, and the next one is begun.
 
     Args:

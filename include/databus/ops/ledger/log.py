@@ -19,7 +19,7 @@ from databus.core.positions.offsets import OffsetRange
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
 from databus.core.protocols.source import Source
 from databus.core.state.evidence import Evidence
-from databus.core.state.ledger import Span, SpanState
+from databus.core.state.ledger import LedgerSpan, SpanState
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
 
@@ -28,7 +28,7 @@ _NAMED = 5
 """Gaps that are told one by one, the newest."""
 
 
-def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: frozenset[int]) -> Evidence:
+def log_evidence(flow: Flow, services: Services, spans: Sequence[LedgerSpan], other: frozenset[int]) -> Evidence:
     """Read ranges again from the server, or from kept segments, and compare rows by table and bytes.
 
     Segments are staged under a name of their own beside the flow's, and deleted.
@@ -80,13 +80,13 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: f
     return Evidence("log", tuple(told), tuple(problems))
 
 
-def _passed_over(gaps: Sequence[Span]) -> list[str]:
+def _passed_over(gaps: Sequence[LedgerSpan]) -> list[str]:
     """Say of named gaps that nothing was moved there which could be compared."""
     told = [f"({gap.start}, {gap.end}] was passed over, not moved: {gap.cause}" for gap in gaps[-_NAMED:]]
     return told + ([f"{len(gaps) - _NAMED} earlier ranges were passed over as well"] if len(gaps) > _NAMED else [])
 
 
-def _differences(source: Source, span: Span) -> tuple[list[str], bool]:
+def _differences(source: Source, span: LedgerSpan) -> tuple[list[str], bool]:
     """Return what differs, and whether a log that loses rows by itself holds fewer now, which is no difference."""
     planned = source.reopen(OffsetRange(span.start, span.end))
     rows: Counter[str] = Counter()

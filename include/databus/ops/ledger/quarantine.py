@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.evidence import Evidence
-from databus.core.state.ledger import Span
+from databus.core.state.ledger import LedgerSpan
 from databus.ops.ledger.show import LedgerState
 
 
@@ -52,7 +52,7 @@ def quarantine_evidence(
         checked: of these, those that a check holds.
         own: batches of sinks that are behind, or were.
     """
-    lacking: list[tuple[Span, int, int]] = []
+    lacking: list[tuple[LedgerSpan, int, int]] = []
     counted = 0
     for span in state.ledger.spans:
         rows, kept = sum(counts.quarantined for counts in span.tables.values()), held.get(span.batch, 0)
@@ -87,7 +87,9 @@ def _refused(entry: HistoryEntry | None) -> int:
     return max(by_sink.values(), default=0)
 
 
-def _elsewhere(wanted: Sequence[tuple[Span, int]], checked: Mapping[int, int], own: Iterable[OwnBatch]) -> list[int]:
+def _elsewhere(
+    wanted: Sequence[tuple[LedgerSpan, int]], checked: Mapping[int, int], own: Iterable[OwnBatch]
+) -> list[int]:
     """Return how many of the rows that each span wants are kept under sinks' own batches.
 
     Each row stands for one. An own batch lies over neighbouring spans: what is taken first from the one that ends first
@@ -108,7 +110,7 @@ def _elsewhere(wanted: Sequence[tuple[Span, int]], checked: Mapping[int, int], o
     return found
 
 
-def _over(one: OwnBatch, spans: Sequence[Span]) -> tuple[int, int]:
+def _over(one: OwnBatch, spans: Sequence[LedgerSpan]) -> tuple[int, int]:
     """Return the first span that a batch may lie over, and the one behind the last; spans are in log order."""
     first = bisect_left(spans, True, key=lambda span: not _upto(span.end, one.start))
     return first, bisect_left(spans, True, key=lambda span: _upto(one.end, span.start))

@@ -16,7 +16,7 @@ from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.checkpoint_store import History
-from databus.core.state.ledger import Span, build
+from databus.core.state.ledger import LedgerSpan, build
 from databus.ops.ledger.show import read_ledger
 from databus.records.ledger.page_rows import Page
 from databus.records.ledger.pages import LedgerPages
@@ -32,7 +32,7 @@ class _UnorderedError(Exception):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PageRun:
     """Pages between which the flow only went forward.
 
     Attributes:
@@ -48,7 +48,7 @@ class _Run:
     end: Offset
 
 
-def spans_over(flow: Flow, services: Services, wanted: OffsetRange) -> tuple[Span, ...]:
+def spans_over(flow: Flow, services: Services, wanted: OffsetRange) -> tuple[LedgerSpan, ...]:
     """Return the spans of a flow's ledger; what has nothing in common with a range may be left out, or be UNKNOWN.
 
     Read are the pages of that range, those of amendments, and some twenty more for each set-back; all of them only
@@ -108,9 +108,9 @@ class _Search:
             entries |= {page.number: page.entry for page in stretch if page.entry is not None}
         return entries
 
-    def _runs(self, entries: dict[int, HistoryEntry]) -> list[_Run]:
+    def _runs(self, entries: dict[int, HistoryEntry]) -> list[_PageRun]:
         """Cut the pages where the flow was set back, and take the pages of amendments in."""
-        oldest, runs = self._at(1), list[_Run]()
+        oldest, runs = self._at(1), list[_PageRun]()
         first, place = oldest.number, oldest.previous or oldest.offset
         for page in self._pages.amendments(self._flow, self._newest.generation):
             entry = _read(page)
@@ -123,10 +123,10 @@ class _Search:
                 raise _UnorderedError  # the page before it is missing
             entries[before.number] = before
             if not _goes_on(before, entry):
-                runs.append(_Run(first, before.number, place, before.offset))
+                runs.append(_PageRun(first, before.number, place, before.offset))
                 first, place = entry.number, entry.offset
         newest = _read(self._newest)
-        return [*runs, _Run(first, newest.number, place, newest.offset)]
+        return [*runs, _PageRun(first, newest.number, place, newest.offset)]
 
     def _least(self, first: int, last: int, holds: Callable[[Offset], bool]) -> int:
         """Return the number of the first page of a run of which something holds; it holds of the last."""

@@ -11,7 +11,7 @@ from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import Gap
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.ledger import Ledger, Span, SpanState, build
+from databus.core.state.ledger import Ledger, LedgerSpan, SpanState, build
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.targets import ALL_HISTORY
 from databus.records.ledger.page_rows import Page
@@ -131,9 +131,9 @@ def summary(state: LedgerState) -> dict[str, Any]:
     }
 
 
-def _alike(spans: Sequence[Span]) -> list[list[Span]]:
+def _alike(spans: Sequence[LedgerSpan]) -> list[list[LedgerSpan]]:
     """Group neighbours: batches with batches, each gap and each hole for itself."""
-    groups: list[list[Span]] = []
+    groups: list[list[LedgerSpan]] = []
     alone = (SpanState.GAP, SpanState.UNKNOWN)
     for span in spans:
         if groups and span.state not in alone and groups[-1][-1].state not in alone:
@@ -143,7 +143,7 @@ def _alike(spans: Sequence[Span]) -> list[list[Span]]:
     return groups
 
 
-def _span(spans: Sequence[Span]) -> Mapping[str, Any]:
+def _span(spans: Sequence[LedgerSpan]) -> Mapping[str, Any]:
     first, last = spans[0], spans[-1]
     known = [span.bytes for span in spans if span.bytes is not None]
     rows = TableCounts.total(counts for span in spans for counts in span.tables.values())

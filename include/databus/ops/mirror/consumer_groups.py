@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Moved:
+class GroupOffsetChange:
     """One partition of a group that was set, or would be.
 
     Attributes:
@@ -89,7 +89,7 @@ class GroupSync:
         for cluster in self._clusters.values():
             cluster.close()
 
-    def carry(self, groups: Sequence[str] = (), *, back: bool = False, execute: bool = True) -> list[Moved]:
+    def carry(self, groups: Sequence[str] = (), *, back: bool = False, execute: bool = True) -> list[GroupOffsetChange]:
         """Set groups on the target (with `back` on the source) to where they would go on; those with members are left.
 
         Without `back` a group is never moved backwards, so that one that reads on the target already keeps its place.
@@ -107,7 +107,7 @@ class GroupSync:
         origin, other = self._sides(back=back)
         if self._now() >= self._due:
             self.look_again()
-        moved: list[Moved] = []
+        moved: list[GroupOffsetChange] = []
         with translation(self._flow, self._services, back=back) as translate:
             names = [name for name in origin.names() if not name.startswith(_OWN)]
             require_known(groups, names, self._spec.conn_id if back else self._spec.source_conn_id)
@@ -126,7 +126,9 @@ class GroupSync:
                     other.commit(group, fresh)
                 if execute and not back:
                     self._settled[group] = wanted
-                moved += [Moved(group, place, present.get(place), after) for place, after in sorted(fresh.items())]
+                moved += [
+                    GroupOffsetChange(group, place, present.get(place), after) for place, after in sorted(fresh.items())
+                ]
         return moved
 
     def _wanted(self, groups: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Seen:
+class HeartbeatSighting:
     """The newest heartbeat of a mirror on its target.
 
     Attributes:
@@ -31,7 +31,7 @@ class Seen:
     age_s: float | None
 
 
-def newest_heartbeat(flow: Flow, services: Services) -> Seen:
+def newest_heartbeat(flow: Flow, services: Services) -> HeartbeatSighting:
     """Look up a mirror's newest heartbeat on its target.
 
     Raises:
@@ -48,8 +48,8 @@ def newest_heartbeat(flow: Flow, services: Services) -> Seen:
     settings = ClientSettings.of(services.connections.get(spec.conn_id), spec.timeout_s)
     found = newest(settings, spec.target(HEARTBEATS), spec.source_conn_id, spec.conn_id)
     if found is None:
-        return Seen(None, None)
-    return Seen(found.at, max(0.0, (datetime.now(UTC) - found.at).total_seconds()))
+        return HeartbeatSighting(None, None)
+    return HeartbeatSighting(found.at, max(0.0, (datetime.now(UTC) - found.at).total_seconds()))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ Site = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Link:
+class MirrorLink:
     """A mirror as a way from one site to another."""
 
     name: str
@@ -87,16 +87,16 @@ def findings_beside(flow: Flow, folder: Path | None) -> list[Finding]:
     ]
 
 
-def _links(flows: Iterable[Flow]) -> list[Link]:
+def _links(flows: Iterable[Flow]) -> list[MirrorLink]:
     return [
-        Link(flow.name, cast("KafkaTopics", flow.source), cast("MirrorTopics", sink))
+        MirrorLink(flow.name, cast("KafkaTopics", flow.source), cast("MirrorTopics", sink))
         for flow in flows
         for sink in flow.sinks
         if sink.kind == "kafka_mirror"
     ]
 
 
-def _names(links: Sequence[Link]) -> set[str]:
+def _names(links: Sequence[MirrorLink]) -> set[str]:
     """Return names of topics that show what the patterns let through."""
     patterns = {pattern for link in links for pattern in link.sink.topics}
     prefixes = {link.sink.prefix for link in links if link.sink.prefix}
@@ -110,10 +110,10 @@ def _names(links: Sequence[Link]) -> set[str]:
     return names
 
 
-def _walk(start: Site, links: Sequence[Link]) -> Iterator[Problem]:
+def _walk(start: Site, links: Sequence[MirrorLink]) -> Iterator[Problem]:
     """Follow a record that is born at a site along all ways."""
-    arrived: dict[Site, tuple[Link, ...]] = {start: ()}
-    waiting: list[tuple[Site, frozenset[str], tuple[Link, ...]]] = [(start, frozenset(), ())]
+    arrived: dict[Site, tuple[MirrorLink, ...]] = {start: ()}
+    waiting: list[tuple[Site, frozenset[str], tuple[MirrorLink, ...]]] = [(start, frozenset(), ())]
     while waiting:
         (conn_id, topic), marks, way = waiting.pop()
         for link in links:
@@ -130,7 +130,7 @@ def _walk(start: Site, links: Sequence[Link]) -> Iterator[Problem]:
                 waiting.append((there, later, longer))
 
 
-def _places(start: Site, way: Sequence[Link]) -> Iterator[Site]:
+def _places(start: Site, way: Sequence[MirrorLink]) -> Iterator[Site]:
     place = start
     yield place
     for link in way:
@@ -138,7 +138,7 @@ def _places(start: Site, way: Sequence[Link]) -> Iterator[Site]:
         yield place
 
 
-def _loop(start: Site, way: Sequence[Link]) -> Problem:
+def _loop(start: Site, way: Sequence[MirrorLink]) -> Problem:
     sites = " → ".join(f"{topic} on {conn_id}" for conn_id, topic in _places(start, way))
     return Problem(
         LOOP,
@@ -149,7 +149,7 @@ def _loop(start: Site, way: Sequence[Link]) -> Problem:
     )
 
 
-def _twice(start: Site, there: Site, one: Sequence[Link], other: Sequence[Link]) -> Problem:
+def _twice(start: Site, there: Site, one: Sequence[MirrorLink], other: Sequence[MirrorLink]) -> Problem:
     ways = " and ".join(f"by {_named(way)}" for way in (one, other))
     return Problem(
         TWICE,
@@ -160,5 +160,5 @@ def _twice(start: Site, there: Site, one: Sequence[Link], other: Sequence[Link])
     )
 
 
-def _named(way: Sequence[Link]) -> str:
+def _named(way: Sequence[MirrorLink]) -> str:
     return ", ".join(dict.fromkeys(link.name for link in way))

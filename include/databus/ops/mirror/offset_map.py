@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from databus.core.errors.checkpoint import CheckpointConflictError
-from databus.core.positions.offset_map import Image, Place, Span, Stretch, stretches_of, to_source, to_target
+from databus.core.positions.offset_map import Image, MappedRange, OffsetSpan, Place, stretches_of, to_source, to_target
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore
@@ -18,7 +18,7 @@ from databus.runtime.context import Services
 _ROUNDS = 10
 
 
-class Map(Protocol):
+class MirrorOffsetMap(Protocol):
     """The offset map of one mirror."""
 
     def to_target(self, place: Place, position: int) -> Image | None:
@@ -44,7 +44,7 @@ class OffsetMap:
             entries: the mirror's history, oldest first.
         """
         self._places: Mapping[Place, tuple[int, int]] = {}
-        self._stretches: list[Stretch] = []
+        self._stretches: list[MappedRange] = []
         for entry in entries:
             self.add(entry)
 
@@ -59,22 +59,22 @@ class OffsetMap:
             self._places = entry.offset.places()
 
     def to_target(self, place: Place, position: int) -> Image | None:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         return to_target([s for s in self.living() if s.source == place], position)
 
     def to_source(self, place: Place, position: int) -> Image | None:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         return to_source([s for s in self.living() if s.target == place], position, self.goes_on_at)
 
     def goes_on_at(self, place: Place) -> int:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         return self._places.get(place, (0, 0))[1]
 
     def incarnation(self, place: Place) -> int:
         """Return how often a source partition's log had been replaced."""
         return self._places.get(place, (0, 0))[0]
 
-    def living(self) -> Iterator[Stretch]:
+    def living(self) -> Iterator[MappedRange]:
         """Yield what was mirrored of the topics' present lives, oldest first."""
         return (s for s in self._stretches if s.incarnation == self.incarnation(s.source))
 
@@ -103,7 +103,7 @@ class KeptMap:
         self._records.close()
 
     def to_target(self, place: Place, position: int) -> Image | None:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         new = [s for s in self._new.living() if s.source == place]
         kept = self._table.around(self._upto, place, position, self._new.incarnation(place))
         if not self._tells([*kept, *new], position):
@@ -111,7 +111,7 @@ class KeptMap:
         return to_target([*kept, *new], position)
 
     def to_source(self, place: Place, position: int) -> Image | None:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         new = [s for s in self._new.living() if s.target == place]
         source = new[-1].source if new else self._table.source_of(self._upto, place)
         if source is None:
@@ -122,10 +122,10 @@ class KeptMap:
         return to_source([*kept, *new], position, self.goes_on_at)
 
     def goes_on_at(self, place: Place) -> int:
-        """See `Map`."""
+        """See `MirrorOffsetMap`."""
         return self._new.goes_on_at(place)
 
-    def stretches(self, place: Place, offsets: tuple[int, int], *, back: bool = False) -> list[Stretch]:
+    def stretches(self, place: Place, offsets: tuple[int, int], *, back: bool = False) -> list[MappedRange]:
         """Return what touches [first, upto) of a partition of the source, with `back` of the target, oldest first.
 
         Rows that `databus records prune` has deleted are read from the ledger.
@@ -141,7 +141,7 @@ class KeptMap:
                 found.append(stretch)
         return found
 
-    def _tells(self, near: Sequence[Stretch], position: int, *, back: bool = False) -> bool:
+    def _tells(self, near: Sequence[MappedRange], position: int, *, back: bool = False) -> bool:
         """Tell whether what was found near a position is all that its image rests on.
 
         It is where a span with known bounds holds the position, for what was pruned is older than what was not; where
@@ -156,18 +156,18 @@ class KeptMap:
             return furthest.target_range is not None and (not back or near[-1].target_range is not None)
         return all(s.target_range is not None for s in near) and not self._table.pruned(self._upto[0])
 
-    def _paged(self) -> list[Stretch]:
+    def _paged(self) -> list[MappedRange]:
         pages = LedgerPages(self._records).pages(self._flow)
         entries = [page.entry for page in pages if page.entry and page.number <= self._upto[1]]
         stretches = (stretch for entry in entries for stretch in stretches_of(entry))
         return [s for s in stretches if s.incarnation == self._new.incarnation(s.source)]
 
 
-def _holds(span: Span, position: int) -> bool:
+def _holds(span: OffsetSpan, position: int) -> bool:
     return span.begin <= position < span.upto
 
 
-def _upto(stretch: Stretch, *, back: bool = False) -> int:
+def _upto(stretch: MappedRange, *, back: bool = False) -> int:
     """Return the offset behind a stretch; 0 for one whose bounds are not known."""
     bounds = stretch.target_range if back else stretch.source_range
     return bounds[1] if bounds else 0

@@ -9,7 +9,7 @@ from typing import Protocol
 _SLICE_S = 0.5
 
 
-class Moved(Protocol):
+class BatchTraffic(Protocol):
     """What a committed batch says."""
 
     @property
@@ -44,7 +44,7 @@ class Throttle:
         self._rate, self._drain, self._clock = bytes_per_s, drain, clock
         self._free_at = 0.0
 
-    def after(self, batch: Moved) -> None:
+    def after(self, batch: BatchTraffic) -> None:
         """Wait until what a batch moved is paid for."""
         if self._rate is None:
             return

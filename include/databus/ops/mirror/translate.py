@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow import Flow
-from databus.core.positions.offset_map import FOREVER, Place, Span, known, merged
-from databus.ops.mirror.offset_map import KeptMap, Map
+from databus.core.positions.offset_map import FOREVER, OffsetSpan, Place, known, merged
+from databus.ops.mirror.offset_map import KeptMap, MirrorOffsetMap
 from databus.runtime.context import Services
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Translation:
         back: the mirror from the other side to its own; None where there is none.
     """
 
-    there: Map | None
-    back: Map | None
+    there: MirrorOffsetMap | None
+    back: MirrorOffsetMap | None
 
     def __call__(self, place: Place, position: int) -> tuple[Place, int] | None:
         """Return the place for a reader that wants `position` next; None while nothing of the partition was mirrored.
@@ -102,7 +102,7 @@ def _not_mirrored(flow: Flow, place: Place) -> OffsetInvalidError:
 
 def mapped(
     flow: Flow, services: Services, place: Place, offsets: tuple[int, int | None], *, back: bool = False
-) -> list[tuple[Place, Span]]:
+) -> list[tuple[Place, OffsetSpan]]:
     """Return where the offsets [first, upto) of a partition went: places on the other side, with spans in order.
 
     After a rewind an offset has several images; all are told, oldest first.
@@ -120,7 +120,7 @@ def mapped(
     """
     mirror_sink(flow)
     first, upto = offsets[0], FOREVER if offsets[1] is None else offsets[1]
-    found: list[tuple[Place, Span]] = []
+    found: list[tuple[Place, OffsetSpan]] = []
     with closing(KeptMap(flow.name, services)) as kept:
         stretches = kept.stretches(place, (first, upto), back=back)
         if not stretches and not kept.stretches(place, (0, FOREVER), back=back):

@@ -11,7 +11,7 @@ from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.events import RowState
 from databus.records.quarantine import HeldRow, HeldState, Identity
-from databus.runtime.beside.replay import Replayed
+from databus.runtime.beside.replay import ReplayOutcome
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def origin_of(taken: Sequence[HeldRow]) -> int:
     return origin
 
 
-def outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, HeldState], list[RejectedRow]]:
+def outcome(taken: Sequence[HeldRow], done: ReplayOutcome) -> tuple[dict[Identity, HeldState], list[RejectedRow]]:
     """Return what became of each row, and the rows that are held back again, as entries of the quarantine."""
     refused = {(row.event_id, row.stage): row for row in done.rejected}
     states: dict[Identity, HeldState] = {}
@@ -79,7 +79,7 @@ def outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, He
     return states, list(again.values())
 
 
-def beside(found: Sequence[HeldRow], states: Mapping[Identity, HeldState], done: Replayed) -> list[HeldRow]:
+def beside(found: Sequence[HeldRow], states: Mapping[Identity, HeldState], done: ReplayOutcome) -> list[HeldRow]:
     """Return the entries of sinks which a replay of the check's entry has answered: these sinks have the row now.
 
     A closing that was cut off, and whose log came back, leaves such entries: the replay is finished without them.

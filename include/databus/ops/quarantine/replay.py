@@ -20,13 +20,13 @@ from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.state.plan import Plan
 from databus.core.stored_json import canonical_json
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.outcome import ReplayResult, beside, origin_of, outcome, result_of, tally
 from databus.ops.quarantine.replay_closing import settled, told
 from databus.ops.quarantine.replay_entries import in_replays, stages_of
 from databus.ops.quarantine.replay_range import BatchRanges
 from databus.ops.quarantine.replay_refusals import (
-    Refused,
+    ReplayRefusal,
     concerns_its_rows_alone,
     is_gone,
     lost_hint,
@@ -37,7 +37,7 @@ from databus.ops.quarantine.replay_rewound import RewoundRows
 from databus.ops.quarantine.show import held_rows, replays_of
 from databus.records.quarantine import OTHERWISE, HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.beside.look import looking
-from databus.runtime.beside.replay import ROWS_GONE, Replayed, pinned_sinks, reopened, replay
+from databus.runtime.beside.replay import ROWS_GONE, ReplayOutcome, pinned_sinks, reopened, replay
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.routing import route_named, takes
 from databus.runtime.takeover.closing import close_for_good, close_unwritten, open_again
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def replay_rows(
-    flow: Flow, services: Services, run: tuple[Any, RunIdentity], wanted: Selection, said: Said
+    flow: Flow, services: Services, run: tuple[Any, RunIdentity], wanted: Selection, said: Attribution
 ) -> list[ReplayResult]:
     """Replay held rows through the flow's own path, each once, whatever is killed in between.
 
@@ -98,7 +98,7 @@ def replay_rows(
                     if not work.is_refusal(error, origin):
                         raise
                     log.info("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
-                    refused.append(Refused(origin, len(batch), error))
+                    refused.append(ReplayRefusal(origin, len(batch), error))
             require_none(flow.name, done, refused)
             return done
     finally:
@@ -113,7 +113,7 @@ class _Replays:
     services: Services
     lease: Lease
     rows: HeldRows
-    said: Said
+    said: Attribution
 
     def finish(self) -> list[ReplayResult]:
         """Take up the replay that a kill left unfinished."""
@@ -136,7 +136,7 @@ class _Replays:
                 raise
             return [self._close(pending, marked, taken, error)]
 
-    def without_rewound(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[Refused]]:
+    def without_rewound(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[ReplayRefusal]]:
         """Return the rows to replay, and those refused, for the flow may have moved them again behind a rewind."""
         now = self.services.clock.now()
         return RewoundRows(self._flow.name, self.services.store, self._ranges, self.said, now).left(held)
@@ -233,7 +233,7 @@ class _Replays:
         log.log(level, "flow %s: %s, by %s: %s", self._flow.name, result.line(), self.said.who, self.said.why)
         return result
 
-    def _commit(self, plan: Plan, done: Replayed) -> None:
+    def _commit(self, plan: Plan, done: ReplayOutcome) -> None:
         checkpoint = Checkpoint(
             offset=plan.range.end,
             batch=plan.batch,

@@ -8,13 +8,13 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.ops.quarantine.replay_entries import in_replays
 from databus.ops.quarantine.replay_range import BatchRanges
-from databus.ops.quarantine.replay_refusals import SINK_BEHIND, Refused, concerns_its_rows_alone, require_passed
+from databus.ops.quarantine.replay_refusals import SINK_BEHIND, ReplayRefusal, concerns_its_rows_alone, require_passed
 from databus.ops.quarantine.show import held_rows
 from databus.records.quarantine import HeldRow
 from databus.runtime.context import Services
 
 
-def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[Refused]:
+def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[ReplayRefusal]:
     """Return the rows that a replay would refuse because a sink is behind.
 
     Whether the log still has the ranges of the others, and whether these are known, the replay alone tells.
@@ -34,5 +34,5 @@ def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[Re
                 if not concerns_its_rows_alone(error):
                     raise
                 if error.code == SINK_BEHIND:
-                    found.append(Refused(origin, len(batch), error))
+                    found.append(ReplayRefusal(origin, len(batch), error))
     return found

@@ -25,7 +25,7 @@ SINK_BEHIND = "quarantine_sink_behind"
 
 
 @dataclass(frozen=True)
-class Refused:
+class ReplayRefusal:
     """Rows of a batch that cannot be replayed as things are; those of other batches may be.
 
     Attributes:
@@ -60,7 +60,7 @@ def concerns_its_rows_alone(error: DatabusError) -> bool:
     return error.code in {SINK_BEHIND, RANGE_UNKNOWN}
 
 
-def require_none(flow: str, done: Sequence[ReplayResult], refused: Sequence[Refused]) -> None:
+def require_none(flow: str, done: Sequence[ReplayResult], refused: Sequence[ReplayRefusal]) -> None:
     """Tell the replays that were refused together, once the others are done.
 
     Raises:

@@ -14,9 +14,9 @@ from databus.core.positions.offset_ranges import earlier, overlap, unreached, wi
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.replay_range import BatchRanges
-from databus.ops.quarantine.replay_refusals import Refused
+from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.records.quarantine import OTHERWISE, HeldRow, HeldState
 
 log = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ class RewoundRows:
     flow: str
     store: CheckpointStore
     ranges: BatchRanges
-    said: Said
+    said: Attribution
     now: datetime
 
-    def left(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[Refused]]:
+    def left(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[ReplayRefusal]]:
         """Return the rows that are for a replay, and those of which nothing tells; what was moved again is settled.
 
         Args:
@@ -57,7 +57,7 @@ class RewoundRows:
         for row in held:
             by_plan.setdefault((row.batch, row.plan_hash), []).append(row)
         left: list[HeldRow] = []
-        refused: list[Refused] = []
+        refused: list[ReplayRefusal] = []
         for (batch, plan_hash), rows in by_plan.items():
             moved = self.ranges.surely(batch, plan_hash) if self._set_back else None
             set_back = [] if moved is None else [e for e in self._set_back if batch <= e.batch and _meets(moved, e)]
@@ -70,7 +70,7 @@ class RewoundRows:
             elif self.said.consents:
                 left += rows
             else:
-                refused.append(Refused(batch, len(rows), error))
+                refused.append(ReplayRefusal(batch, len(rows), error))
         return left, refused
 
     def _doubt(

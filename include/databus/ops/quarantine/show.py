@@ -13,7 +13,7 @@ from databus.core.errors.checkpoint import CheckpointConflictError, LeaseBusyErr
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.state.plan import Plan
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
@@ -80,7 +80,7 @@ def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:
         return rows.tally()
 
 
-def discard(flow: Flow, services: Services, wanted: Selection, said: Said) -> int:
+def discard(flow: Flow, services: Services, wanted: Selection, said: Attribution) -> int:
     """Decide that held rows will never be replayed; they stay listed. Returns how many.
 
     Raises:

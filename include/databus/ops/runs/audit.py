@@ -12,7 +12,7 @@ from databus.core.flow import Flow
 from databus.core.positions.offsets import OffsetRange
 from databus.core.settings import Settings
 from databus.ops.runs.expectations import judge_of
-from databus.ops.runs.history import AuditedRun, Compared, compare
+from databus.ops.runs.history import AuditedRun, HistoryComparison, compare
 from databus.records.batch_record import BatchRecord
 from databus.records.ledger.entry_reports import tell_lost
 from databus.records.quality.data_docs import DataDocs
@@ -36,7 +36,7 @@ class AuditResult:
 
     summary: RunSummary
     quality: QualityResult
-    compared: Compared
+    compared: HistoryComparison
 
     @property
     def problems(self) -> tuple[str, ...]:

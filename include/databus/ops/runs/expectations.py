@@ -10,7 +10,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.expectations import BY_ROW, MISSING, Expectation
 from databus.core.flow import Flow
 from databus.records.batch_record import BatchRecord
-from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.judged_expectations import ExpectationOutcome
 from databus.records.quality.metrics import Metric
 from databus.records.quality.result import Judge
 from databus.records.summary import RunSummary
@@ -30,8 +30,8 @@ def judge_of(flow: Flow, services: Services, rows_limit: int = ROWS_LIMIT) -> Ju
     else a sample. Where that cannot be, the result says so by name.
     """
 
-    def judge(summary: RunSummary, batches: Sequence[BatchRecord], found: Sequence[Metric]) -> list[Judged]:
-        done: dict[str, Judged] = {}
+    def judge(summary: RunSummary, batches: Sequence[BatchRecord], found: Sequence[Metric]) -> list[ExpectationOutcome]:
+        done: dict[str, ExpectationOutcome] = {}
         left: dict[tuple[str, ...], list[Expectation]] = {}
         for expectation in flow.expectations:
             if is_by_counts(expectation):
@@ -53,7 +53,7 @@ def _by_rows(
     services: Services,
     batches: Sequence[BatchRecord],
     wanted: tuple[tuple[str, ...], Sequence[Expectation], int],
-) -> list[Judged]:
+) -> list[ExpectationOutcome]:
     """Judge by the run's rows, read again; what hinders that becomes the result of each expectation."""
     from databus.ops.runs.changed_rows import changed_rows
     from databus.records.quality.frame_results import judge_frame
@@ -62,9 +62,9 @@ def _by_rows(
     try:
         rows = changed_rows(flow, services, batches, tables, limit)
     except DatabusError as error:
-        return [Judged(each, False, "", error=error.message) for each in expectations]
+        return [ExpectationOutcome(each, False, "", error=error.message) for each in expectations]
     if rows is None:
-        return [Judged(each, True, "no rows", {"observed_value": None}) for each in expectations]
+        return [ExpectationOutcome(each, True, "no rows", {"observed_value": None}) for each in expectations]
     how = "rows of the run" if rows.complete else f"sample of {len(rows.frame)} of {rows.changes} row changes"
     return judge_frame(expectations, rows.frame, how=how, complete=rows.complete)
 
@@ -74,7 +74,7 @@ def _seen(batches: Sequence[BatchRecord]) -> str:
     return EVERY_ROW if not lost else f"{EVERY_ROW} but those of batch {', '.join(map(str, lost))}"
 
 
-def by_row(expectation: Expectation, found: Sequence[Metric], how: str = EVERY_ROW) -> Judged:
+def by_row(expectation: Expectation, found: Sequence[Metric], how: str = EVERY_ROW) -> ExpectationOutcome:
     """Judge by the values that were looked at as rows passed, batch by batch: exact over the run."""
     mine = [m for m in found if m.kind == BY_ROW and m.check == expectation.name]
     missing = [m for m in found if m.kind == MISSING and m.check == missing_name(expectation)]
@@ -89,24 +89,24 @@ def by_row(expectation: Expectation, found: Sequence[Metric], how: str = EVERY_R
     if counts_missing(expectation):
         result |= {"missing_count": nulls, "missing_percent": _percent(nulls, looked_at)}
     success = there == 0 or (there - unexpected) / there >= expectation.mostly
-    return Judged(expectation, success, how, result | {"partial_unexpected_list": []})
+    return ExpectationOutcome(expectation, success, how, result | {"partial_unexpected_list": []})
 
 
-def by_counts(flow: Flow, expectation: Expectation, summary: RunSummary) -> Judged:
+def by_counts(flow: Flow, expectation: Expectation, summary: RunSummary) -> ExpectationOutcome:
     """Judge the number of row changes that the flow took of the tables meant."""
     patterns = tables_of(flow, expectation)
     rows = sum(c.read - c.filtered for table, c in summary.tables.items() if matches(table, patterns))
     kwargs = expectation.kwargs
     success = rows == kwargs["value"] if "value" in kwargs else _within(rows, kwargs)
-    return Judged(expectation, success, COUNTS, {"observed_value": rows})
+    return ExpectationOutcome(expectation, success, COUNTS, {"observed_value": rows})
 
 
-def _proportion(expectation: Expectation, missing: Sequence[Metric], how: str) -> Judged:
+def _proportion(expectation: Expectation, missing: Sequence[Metric], how: str) -> ExpectationOutcome:
     looked_at, nulls = sum(m.evaluated for m in missing), sum(m.violations for m in missing)
     if not looked_at:
-        return Judged(expectation, True, how, {"observed_value": None})
+        return ExpectationOutcome(expectation, True, how, {"observed_value": None})
     share = (looked_at - nulls) / looked_at
-    return Judged(expectation, _within(share, expectation.kwargs), how, {"observed_value": share})
+    return ExpectationOutcome(expectation, _within(share, expectation.kwargs), how, {"observed_value": share})
 
 
 def _within(value: float, kwargs: Mapping[str, Any]) -> bool:

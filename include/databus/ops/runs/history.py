@@ -30,7 +30,7 @@ _TOLD = 20
 
 
 @dataclass(frozen=True)
-class Compared:
+class HistoryComparison:
     """What comparing a run's reports with the history found.
 
     Attributes:
@@ -63,7 +63,7 @@ class AuditedRun:
         return entry.action == "commit" and entry.who == self.run_id
 
 
-def compare(flow: Flow, services: Services, records: RecordStore, run: AuditedRun) -> Compared:
+def compare(flow: Flow, services: Services, records: RecordStore, run: AuditedRun) -> HistoryComparison:
     """Compare a run's reports with the history, its own and that of sinks that were behind.
 
     Read is back to the first batch that a report tells of, and to the time at which the run began, for a batch may be
@@ -72,7 +72,7 @@ def compare(flow: Flow, services: Services, records: RecordStore, run: AuditedRu
     Raises:
         CheckpointError, RecordingError: ZooKeeper or the records store does not answer.
     """
-    found = _Comparison(run)
+    found = _ReportMatching(run)
     alone, trimmed = _of_sinks(flow, services, run)
     first = min((*found.left, *alone), default=None)
     entries = 0
@@ -112,7 +112,7 @@ def entries_back(flow: str, services: Services, records: RecordStore) -> Iterato
         yield from (page.entry for page in more if page.entry is not None)
 
 
-class _Comparison:
+class _ReportMatching:
     """The state while a run's entries pass by."""
 
     def __init__(self, run: AuditedRun) -> None:
@@ -133,7 +133,7 @@ class _Comparison:
             if theirs != ours:
                 self._problems.append(f"batch {entry.batch}, {table}: the history counts {theirs}, its report {ours}")
 
-    def told(self, entries: int, excused: Callable[[BatchRecord], bool]) -> Compared:
+    def told(self, entries: int, excused: Callable[[BatchRecord], bool]) -> HistoryComparison:
         """Return what was found, once all entries have passed."""
         self._problems += [
             f"batch {number} has a report and is not in the history"
@@ -141,7 +141,7 @@ class _Comparison:
             if not excused(report)
         ]
         shown, more = self._problems[:_TOLD], len(self._problems) - _TOLD
-        return Compared(self._batches, entries, (*shown, *([f"and {more} more"] if more > 0 else [])))
+        return HistoryComparison(self._batches, entries, (*shown, *([f"and {more} more"] if more > 0 else [])))
 
 
 def _of_sinks(flow: Flow, services: Services, run: AuditedRun) -> tuple[dict[int, HistoryEntry], dict[str, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.findings import Finding
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field
 
 _ASSUMED = "\0"
@@ -29,7 +29,7 @@ class Lack:
     tables: tuple[TableSchema, ...]
 
 
-def has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> bool:
+def has(changes: FrameChanges, table: TableSchema, name: str, *, exactly: bool) -> bool:
     """Tell whether a table has a column; one that is assumed counts once it was given another name.
 
     Args:
@@ -44,12 +44,12 @@ def has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> bo
     return found is not None and found.source != f"{_ASSUMED}{found.column.name}"
 
 
-def columns_there(changes: Changes, table: TableSchema) -> list[str]:
+def columns_there(changes: FrameChanges, table: TableSchema) -> list[str]:
     """Return the columns of a table that are not assumed."""
     return [f.column.name for f in changes.fields[table.schema_id] if not f.source.startswith(_ASSUMED)]
 
 
-def with_assumed(changes: Changes, lacks: Iterable[Lack]) -> Changes:
+def with_assumed(changes: FrameChanges, lacks: Iterable[Lack]) -> FrameChanges:
     """Return the changes as if the columns were there."""
     for lack in lacks:
         column = Field(ColumnSchema(lack.name, "text", "string"), f"{_ASSUMED}{lack.name}")
@@ -60,20 +60,20 @@ def with_assumed(changes: Changes, lacks: Iterable[Lack]) -> Changes:
     return changes
 
 
-def any_assumed(one: Changes) -> bool:
+def any_assumed(one: FrameChanges) -> bool:
     """Tell whether any column of one table is assumed."""
     (table,) = one.tables
     return len(columns_there(one, table)) < len(one.fields[table.schema_id])
 
 
-def without_assumed(one: Changes) -> Changes:
+def without_assumed(one: FrameChanges) -> FrameChanges:
     """Return one table with what it has."""
     (table,) = one.tables
     fields = one.fields[table.schema_id]
     return _with_fields(one, table, tuple(f for f in fields if not f.source.startswith(_ASSUMED)))
 
 
-def either(before: Changes, after: Changes) -> Changes:
+def either(before: FrameChanges, after: FrameChanges) -> FrameChanges:
     """Return one table with the columns that it has before or after a transform."""
     (table,) = after.tables
     left = after.fields[table.schema_id]
@@ -82,13 +82,13 @@ def either(before: Changes, after: Changes) -> Changes:
     return _with_fields(after, table, (*left, *more))
 
 
-def replaced(changes: Changes, one: Changes) -> Changes:
+def replaced(changes: FrameChanges, one: FrameChanges) -> FrameChanges:
     """Return the changes with the one table of others in the place of its own."""
     (table,) = one.tables
     return _with_fields(changes, table, one.fields[table.schema_id])
 
 
-def _with_fields(changes: Changes, table: TableSchema, fields: tuple[Field, ...]) -> Changes:
+def _with_fields(changes: FrameChanges, table: TableSchema, fields: tuple[Field, ...]) -> FrameChanges:
     present = replace(table, columns=tuple(field.column for field in fields))
     tables = tuple(present if t.schema_id == table.schema_id else t for t in changes.tables)
     return replace(changes, tables=tables, fields={**changes.fields, table.schema_id: fields})

@@ -35,8 +35,16 @@ from databus.ops.tables.assumed_columns import (
     with_assumed,
     without_assumed,
 )
-from databus.ops.tables.wants import Asked, asked_by, asked_by_checks, row_filters_want, table_want, want, wants_of
-from databus.rows.frames.changes import Changes
+from databus.ops.tables.wants import (
+    ColumnRequirement,
+    asked_by,
+    asked_by_checks,
+    row_filters_want,
+    table_want,
+    want,
+    wants_of,
+)
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
@@ -61,7 +69,7 @@ def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Compared:
+class TableComparison:
     """What a comparison told.
 
     Attributes:
@@ -84,7 +92,7 @@ def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
 
 def compare(
     flow: Flow, source: Source, accepted: frozenset[str] = frozenset(), remembered: RememberedHidden | None = None
-) -> Compared:
+) -> TableComparison:
     """Ask a source for its tables and compare the flow with them.
 
     Args:
@@ -98,15 +106,15 @@ def compare(
     """
     wants = wants_of(flow)
     if not isinstance(source, DefinedSource):
-        return Compared((), wants)
+        return TableComparison((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    comparison = _Comparison(flow, now, accepted, remembered or RememberedHidden())
+    comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden())
     findings = tuple(comparison.findings())
-    return Compared(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
+    return TableComparison(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
 
 
-class _Comparison:
+class _ServerTables:
     """A flow beside what its source's server says now."""
 
     def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden):
@@ -166,8 +174,8 @@ class _Comparison:
 
     def _columns(self) -> Iterator[Finding]:
         fields = {t.schema_id: fields_of(t) for t in self._told}
-        plain = Changes(None, self._told, fields, compared=True, hidden=self._hidden)
-        changes: Changes | None = plain
+        plain = FrameChanges(None, self._told, fields, compared=True, hidden=self._hidden)
+        changes: FrameChanges | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)
             if asked is not None:
@@ -186,8 +194,8 @@ class _Comparison:
                 yield from (lack.finding for lack in self._unknown(asked, left))
 
     def _left_by(
-        self, spec: TransformSpec, asked: Asked | None, changes: Changes, lacks: Sequence[Lack]
-    ) -> Generator[Finding, None, Changes | None]:
+        self, spec: TransformSpec, asked: ColumnRequirement | None, changes: FrameChanges, lacks: Sequence[Lack]
+    ) -> Generator[Finding, None, FrameChanges | None]:
         """Yield what else a transform refuses; return what it leaves, None where it does not say.
 
         What comes after it is judged as if its columns were there: a fault hides no other, and brings none about.
@@ -213,7 +221,7 @@ class _Comparison:
             assumed = replaced(assumed, either(one, left) if table.schema_id in wrong else left)
         return assumed
 
-    def _unknown(self, asked: Asked, changes: Changes) -> Iterator[Lack]:
+    def _unknown(self, asked: ColumnRequirement, changes: FrameChanges) -> Iterator[Lack]:
         """Yield a column that a table lacks; one that no table has once."""
         meant = [t for t in changes.tables if matches(t.full_name, asked.columns.tables)]
         for name in asked.columns.names:
@@ -235,7 +243,7 @@ class _Comparison:
                     finding = self._of_table(table, asked.label, message, hint, COLUMN_UNKNOWN, asked.want)
                     yield Lack(finding, name, (table,))
 
-    def _patterns(self, asked: Asked) -> Iterator[Finding]:
+    def _patterns(self, asked: ColumnRequirement) -> Iterator[Finding]:
         """Name the tables that a transform or check means and the flow does not have."""
         own = self._flow.source.datasets()
         captured = [t.full_name for t in self._now.captured]
@@ -250,7 +258,7 @@ class _Comparison:
             level = Level.WARN if self._tables_may_come() else self._level(asked.want)
             yield Finding(asked.label, level, f"there is no table {pattern!r}", hint, TABLE_MISSING)
 
-    def _all_told(self, patterns: Sequence[str], changes: Changes) -> bool:
+    def _all_told(self, patterns: Sequence[str], changes: FrameChanges) -> bool:
         """Tell whether no table that is meant may be hidden from the account, come later, or have names left open."""
         if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
@@ -318,7 +326,7 @@ class _Comparison:
         return Level.WARN if wanted in self._accepted else Level.ERROR
 
 
-def _left_of(spec: TransformSpec, one: Changes) -> Changes:
+def _left_of(spec: TransformSpec, one: FrameChanges) -> FrameChanges:
     """Return what a transform leaves of one table; where an assumed column has the name that it gives, without those.
 
     Raises:

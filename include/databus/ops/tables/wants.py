@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from databus.checks.expected import row_rule
-from databus.checks.judged import Judged
+from databus.checks.judged import RowFilterLacks
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.tables.wanted import ColumnsWanted
@@ -23,7 +23,7 @@ _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list", "column_s
 
 
 @dataclass(frozen=True)
-class Asked:
+class ColumnRequirement:
     """A transform or check, and the columns it wants; `told` where the source itself tells of one that is missing."""
 
     label: str
@@ -45,29 +45,29 @@ def wants_of(flow: Flow) -> frozenset[str]:
     )
 
 
-def asked_by_checks(flow: Flow) -> Iterator[Asked]:
+def asked_by_checks(flow: Flow) -> Iterator[ColumnRequirement]:
     """Yield what checks want, and expectations that are judged over the rows of a run."""
     for check in (*row_checks(flow), *(each for each in flow.checks if not each.looks_at_rows)):
         asked = asked_by(check)
         if asked is not None:
-            yield replace(asked, told=isinstance(check, Judged))
+            yield replace(asked, told=isinstance(check, RowFilterLacks))
     for expectation in flow.expectations:
         if row_rule(expectation) is None:
             given = [value for name, value in expectation.kwargs.items() if name in _COLUMNS]
             names = [name for value in given for name in ([value] if isinstance(value, str) else value)]
             columns = ColumnsWanted(tuple(names), expectation.tables or EVERY_TABLE, in_every=False)
             wanted = want("expectation", expectation.type, *columns.names, "@", *columns.tables)
-            yield Asked(f"expectation {expectation.name}", wanted, columns)
+            yield ColumnRequirement(f"expectation {expectation.name}", wanted, columns)
 
 
-def asked_by(spec: TransformSpec | CheckSpec) -> Asked | None:
+def asked_by(spec: TransformSpec | CheckSpec) -> ColumnRequirement | None:
     """Return what a transform or check wants, None where it does not say."""
     columns = spec.wants()
     if columns is None:
         return None
     kind = "check" if isinstance(spec, CheckSpec) else "transform"
     wanted = want(kind, spec.kind, *columns.names, "@", *columns.tables)
-    return Asked(f"{kind} {spec.label()}", wanted, columns)
+    return ColumnRequirement(f"{kind} {spec.label()}", wanted, columns)
 
 
 def table_want(pattern: str) -> str:

@@ -17,9 +17,9 @@ from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.core.trace import (
     Change,
+    ChangeSelector,
     RecordPlace,
     Sighting,
-    Sought,
     TraceExpiredError,
     TraceLogPurgedError,
     TraceNotRecordedError,
@@ -150,7 +150,7 @@ class FlowTrace:
             rows = list(dict.fromkeys(rows))[:_DOCUMENTS]
             sink.expect([index], [(row.key, row.table) for row in rows if row.key is not None])
             for row in rows:
-                same = Sought(key=row.key, table=row.table)
+                same = ChangeSelector(key=row.key, table=row.table)
                 if row.key is not None and any(s.place == place for s in sink.sightings({index: {}}, same)):
                     sighting = replace(sighting, change=row)
             found.append(self._around(sighting, batches))

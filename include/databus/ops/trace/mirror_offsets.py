@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.flow import Flow
-from databus.core.positions.offset_map import UNKNOWN, Place, Span, stretches_between
+from databus.core.positions.offset_map import UNKNOWN, OffsetSpan, Place, stretches_between
 from databus.core.positions.offsets import KafkaOffsets
 from databus.ops.trace.clusters import Sites
 from databus.records.batch_record import BatchRecord
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Move:
+class MirroredRecord:
     """That a mirror moved a record.
 
     Attributes:
@@ -65,7 +65,7 @@ class MirrorMoves:
         self._provenance = provenance
         self._generations: KafkaOffsets | None = None
 
-    def onward(self, place: Place, offsets: Sequence[int]) -> list[Move]:
+    def onward(self, place: Place, offsets: Sequence[int]) -> list[MirroredRecord]:
         """Return where records of a partition of the source went, oldest first.
 
         Args:
@@ -74,7 +74,7 @@ class MirrorMoves:
         """
         return [move for move in self._moves(SOURCE, place, offsets) if not move.former]
 
-    def back(self, place: Place, offset: int) -> list[Move]:
+    def back(self, place: Place, offset: int) -> list[MirroredRecord]:
         """Return where a record of the target came from, oldest first; of several the topic may have been made anew."""
         return list(self._moves(OUTPUT, place, [offset]))
 
@@ -115,7 +115,7 @@ class MirrorMoves:
         names = {f"{cluster_id}:{_stream(place)}:{offset}:0:0": offset for offset in offsets}
         return {names[row["event_id"]]: row for row in self._provenance.held(self.name, list(names))}
 
-    def _moves(self, side: str, place: Place, offsets: Sequence[int]) -> Iterator[Move]:
+    def _moves(self, side: str, place: Place, offsets: Sequence[int]) -> Iterator[MirroredRecord]:
         for batch in self._provenance.covering(self.name, side, _stream(place), offsets):
             for stretch in stretches_between(batch.batch, batch.start, batch.end, batch.receipts):
                 here, there = stretch.source, stretch.target
@@ -128,7 +128,7 @@ class MirrorMoves:
                     seen = span.turned if side == OUTPUT else span
                     # Where a span's own bounds are not known (-1), no offset lies in it.
                     for offset in offsets[bisect_left(offsets, seen.begin) : bisect_left(offsets, seen.upto)]:
-                        yield Move(offset, there, _others(seen, offset), batch, former)
+                        yield MirroredRecord(offset, there, _others(seen, offset), batch, former)
 
     def _generation(self, place: Place) -> int:
         """Return how often a source partition's log had been replaced, by the newest record."""
@@ -142,7 +142,7 @@ def _stream(place: Place) -> str:
     return f"{place[0]}[{place[1]}]"
 
 
-def _others(span: Span, offset: int) -> range | None:
+def _others(span: OffsetSpan, offset: int) -> range | None:
     """Return the offsets on the other side among which an offset of a span lies."""
     if span.exact:
         at = span.image + offset - span.begin

@@ -15,7 +15,7 @@ from databus.core.positions.offset_map import Place
 from databus.core.trace import RecordPlace, Sighting
 from databus.ops.trace.clusters import Sites
 from databus.ops.trace.journey import Hop
-from databus.ops.trace.mirror_offsets import MirrorMoves, Move, is_mirror
+from databus.ops.trace.mirror_offsets import MirroredRecord, MirrorMoves, is_mirror
 from databus.records.provenance import Provenance
 
 MOST_HOPS = 32
@@ -155,7 +155,7 @@ class TracedMirrors:
                         tell(here[offset], note)
 
     def _images(
-        self, mirror: MirrorMoves, here: Mapping[int, RecordPlace], moves: Sequence[Move], records: Seen
+        self, mirror: MirrorMoves, here: Mapping[int, RecordPlace], moves: Sequence[MirroredRecord], records: Seen
     ) -> Iterator[tuple[RecordPlace, Hop, Sighting | None]]:
         exact: dict[Place, set[int]] = {}
         for move in moves:
@@ -205,7 +205,7 @@ class TracedMirrors:
                     best = best or (replace(hop, state="another record stands at its source now"), None, True)
         return best
 
-    def _alike(self, site: str, move: Move, record: Sighting | None) -> tuple[Sighting | None, str]:
+    def _alike(self, site: str, move: MirroredRecord, record: Sighting | None) -> tuple[Sighting | None, str]:
         """Return the record between a move's bounds that is equal to one, and what is to be said of it."""
         if move.others is None:
             return None, f"where on {site} is not known: its run was killed before a broker told"

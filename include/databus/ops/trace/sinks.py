@@ -10,7 +10,7 @@ from typing import Any
 from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.trace import Change, Sighting, Sought, TraceableSink, TraceError
+from databus.core.trace import Change, ChangeSelector, Sighting, TraceableSink, TraceError
 from databus.ops.trace.batches import number_of
 from databus.records.batch_record import BatchRecord
 
@@ -65,7 +65,7 @@ class TracedSinks:
             )
         return found
 
-    def seen(self, batches: Sequence[BatchRecord], sought: Sought, notes: list[str]) -> list[Sighting]:
+    def seen(self, batches: Sequence[BatchRecord], sought: ChangeSelector, notes: list[str]) -> list[Sighting]:
         """Return what batches wrote that is sought; what could not be looked at is added to the notes."""
         found: list[Sighting] = []
         for batch in batches:
@@ -83,7 +83,7 @@ class TracedSinks:
         """Return the documents of a change's key, which became known on the way, in sinks that told nothing yet."""
         if change.key is None:
             return []
-        sought = Sought(key=change.key, table=change.table)
+        sought = ChangeSelector(key=change.key, table=change.table)
         found: list[Sighting] = []
         for name, sink, outputs in self._of_documents(batches):
             if name not in told:
@@ -112,10 +112,10 @@ def _outputs(batches: Iterable[BatchRecord]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def sought_for(change: Change) -> Sought:
+def sought_for(change: Change) -> ChangeSelector:
     """Return what finds a change again: its id, else what is known of it."""
     ids = frozenset({change.event_id}) if change.event_id else frozenset[str]()
-    return Sought(ids, change.gtid, change.file, change.position, change.key, change.table)
+    return ChangeSelector(ids, change.gtid, change.file, change.position, change.key, change.table)
 
 
 def judged(sighting: Sighting, change: Change) -> Sighting:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.expectations import Expectation
-from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.judged_expectations import ExpectationOutcome
 from databus.records.quality.result import great_expectations, remove_docs_sites
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _ROW_BY_ROW = ("ColumnMapExpectation", "ColumnPairMapExpectation", "MulticolumnM
 _ACROSS_ROWS = ("unique", "increasing", "decreasing", "z_scores", "outliers")
 
 
-def judge_frame(expectations: Sequence[Expectation], frame: pd.DataFrame, *, how: str, complete: bool) -> list[Judged]:
+def judge_frame(
+    expectations: Sequence[Expectation], frame: pd.DataFrame, *, how: str, complete: bool
+) -> list[ExpectationOutcome]:
     """Judge expectations over rows.
 
     Args:
@@ -38,25 +40,29 @@ def judge_frame(expectations: Sequence[Expectation], frame: pd.DataFrame, *, how
         remove_docs_sites(context)
 
 
-def _judged(batch: Any, expectation: Expectation, how: str, *, complete: bool) -> Judged:
+def _judged(batch: Any, expectation: Expectation, how: str, *, complete: bool) -> ExpectationOutcome:
     from great_expectations.exceptions import GreatExpectationsError
     from great_expectations.expectations.registry import get_expectation_impl
 
     try:
         kind = get_expectation_impl(expectation.type)
     except GreatExpectationsError:
-        return Judged(expectation, False, how, error=f"Great Expectations has no {expectation.type}")
+        return ExpectationOutcome(expectation, False, how, error=f"Great Expectations has no {expectation.type}")
     single = any(base.__name__ in _ROW_BY_ROW for base in kind.__mro__)
     if not complete and (not single or any(word in expectation.type for word in _ACROSS_ROWS)):
-        return Judged(expectation, False, how, error=f"it needs all rows of the run, and only a {how} was read")
+        return ExpectationOutcome(
+            expectation, False, how, error=f"it needs all rows of the run, and only a {how} was read"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pandas' and its own, of how it computes
             found = batch.validate(kind(**dict(expectation.kwargs))).to_json_dict()
     except (GreatExpectationsError, ValueError, TypeError, KeyError) as error:
-        return Judged(expectation, False, how, error=f"{type(error).__name__}: {error}")
+        return ExpectationOutcome(expectation, False, how, error=f"{type(error).__name__}: {error}")
     found = json.loads(json.dumps(found, default=str))
-    return Judged(expectation, bool(found["success"]), how, found["result"], _exception(found["exception_info"]))
+    return ExpectationOutcome(
+        expectation, bool(found["success"]), how, found["result"], _exception(found["exception_info"])
+    )
 
 
 def _exception(info: Mapping[str, Any]) -> str:

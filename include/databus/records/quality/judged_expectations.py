@@ -10,7 +10,7 @@ from databus.core.expectations import Expectation
 
 
 @dataclass(frozen=True)
-class Judged:
+class ExpectationOutcome:
     """One expectation over one run.
 
     Attributes:
@@ -69,7 +69,7 @@ class Judged:
         }
 
 
-def with_judged(result: Mapping[str, Any], judged: Sequence[Judged]) -> dict[str, Any]:
+def with_judged(result: Mapping[str, Any], judged: Sequence[ExpectationOutcome]) -> dict[str, Any]:
     """Return a validation result with those of a flow's expectations in front, and statistics over all."""
     results = [*(each.to_json() for each in judged), *result["results"]]
     met = sum(bool(each["success"]) for each in results)

@@ -21,7 +21,7 @@ from databus.records import tables as t
 from databus.records.batch_record import BatchRecord
 from databus.records.quality.data_docs import LISTED, DataDocs
 from databus.records.quality.findings import worst
-from databus.records.quality.judged_expectations import Judged, with_judged
+from databus.records.quality.judged_expectations import ExpectationOutcome, with_judged
 from databus.records.quality.metrics import Metric, metrics_query, read_expected, read_metrics
 from databus.records.quality.trend import newest_runs
 from databus.records.reports import Reports
@@ -55,7 +55,7 @@ class QualityResult:
     evaluated: int
     violations: int
     metrics: tuple[Metric, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[ExpectationOutcome, ...]
     result: Mapping[str, Any]
 
     @property
@@ -64,7 +64,7 @@ class QualityResult:
         return str(self.result["meta"]["databus"]["data_docs"])
 
 
-Judge = Callable[[RunSummary, Sequence[BatchRecord], Sequence[Metric]], Sequence[Judged]]
+Judge = Callable[[RunSummary, Sequence[BatchRecord], Sequence[Metric]], Sequence[ExpectationOutcome]]
 """Judges a flow's expectations by a run's sums, its batches and what these found of the expectations."""
 
 

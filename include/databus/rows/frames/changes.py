@@ -24,7 +24,7 @@ _FATE = "fate"
 
 
 @dataclass(frozen=True)
-class Changes:
+class FrameChanges:
     """Rows plus what is known of their columns. Make one with `of`.
 
     Attributes:
@@ -45,7 +45,7 @@ class Changes:
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, rows: Any, tables: Sequence[TableSchema]) -> Changes:
+    def of(cls, rows: Any, tables: Sequence[TableSchema]) -> FrameChanges:
         """Start with the rows of a source; `tables` are the schemas that `schema_id` points to."""
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
@@ -150,7 +150,7 @@ class Changes:
         fallback = F.lit(otherwise)
         return fallback if chosen is None else chosen.otherwise(fallback)
 
-    def with_fates(self, fate: Any, cause: Any) -> Changes:
+    def with_fates(self, fate: Any, cause: Any) -> FrameChanges:
         """Let each row meet its fate (see `databus.rows.frames.leaving`); no row is taken out.
 
         An update that becomes a delete or an insert keeps its place, its part and its event id, and loses the image
@@ -181,21 +181,21 @@ class Changes:
         columns = {name: F.expr(sql) for name, sql in changed.items()} | {"unjudged": unjudged}
         return replace(self, rows=rows.withColumns(columns).drop(_FATE))
 
-    def with_route(self, route: Any) -> Changes:
+    def with_route(self, route: Any) -> FrameChanges:
         """Set the route of every row to a string Column."""
         return replace(self, rows=self.rows.withColumn("route", route))
 
-    def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> Changes:
+    def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
         gone = set(names)
         return self._with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name not in gone])
 
-    def with_columns_kept(self, schema: TableSchema, names: Iterable[str]) -> Changes:
+    def with_columns_kept(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Keep but these columns of one table in both images; the record's key does not change."""
         kept = set(names)
         return self._with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name in kept])
 
-    def with_columns_renamed(self, schema: TableSchema, names: Mapping[str, str]) -> Changes:
+    def with_columns_renamed(self, schema: TableSchema, names: Mapping[str, str]) -> FrameChanges:
         """Rename columns of one table, present name → new name, in both images; the record's key stays the source's.
 
         Raises:
@@ -212,7 +212,7 @@ class Changes:
         key = tuple(names.get(name, name) for name in schema.primary_key)
         return self._with_fields(replace(schema, primary_key=key), fields)
 
-    def with_columns_replaced(self, schema: TableSchema, names: Iterable[str], rewrite: Rewrite) -> Changes:
+    def with_columns_replaced(self, schema: TableSchema, names: Iterable[str], rewrite: Rewrite) -> FrameChanges:
         """Replace the values of columns of one table by text, in both images; NULL stays NULL, absent stays absent."""
         changed = set(names)
         fields = [f.rewritten(rewrite) if f.column.name in changed else f for f in self.fields[schema.schema_id]]
@@ -222,7 +222,7 @@ class Changes:
         """Return the DataFrame, images rebuilt where a transform changed them; types are kept, absent stays absent."""
         return self.materialized().rows
 
-    def materialized(self) -> Changes:
+    def materialized(self) -> FrameChanges:
         """Return the changes with nothing pending: `rows` hold the images that `tables` describe."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -230,9 +230,9 @@ class Changes:
             return self
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return Changes(rows, self.tables, fields, hidden=self.hidden)
+        return FrameChanges(rows, self.tables, fields, hidden=self.hidden)
 
-    def _with_fields(self, schema: TableSchema, fields: Sequence[Field]) -> Changes:
+    def _with_fields(self, schema: TableSchema, fields: Sequence[Field]) -> FrameChanges:
         present = replace(schema, columns=tuple(f.column for f in fields))
         tables = tuple(present if t.schema_id == schema.schema_id else t for t in self.tables)
         return replace(

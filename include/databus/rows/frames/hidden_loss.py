@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from databus.core.errors.batch import TransformError
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden import Hidden, Hiding
 from databus.rows.frames.hidden_beside import Beside
-from databus.rows.frames.hidden_renames import Carried, ColumnRenames, carried_of, refuse_carried
+from databus.rows.frames.hidden_renames import ColumnRenames, HiddenNames, carried_of, refuse_carried
 
 GONE = "hidden_column_gone"
 """Code of the error for a column that was hidden and that its table has no longer."""
@@ -111,7 +111,7 @@ class HiddenLoss:
     def _known_of(self, table: str) -> set[str]:
         return self._known.setdefault(table, set(self.before.tables.get(table, ())))
 
-    def _carried(self) -> dict[str, Carried]:
+    def _carried(self) -> dict[str, HiddenNames]:
         if not self.columns and not self.changes:
             self.beside = self.before.beside
             return {}
@@ -158,7 +158,7 @@ def refuse_renamed(table: str, before: Collection[str], lacking: Collection[str]
                 raise _renamed(table, old, ", ".join(names), hiding)
 
 
-def in_clear(changes: Changes, remembered: RememberedHidden) -> list[tuple[TableSchema, str, str]]:
+def in_clear(changes: FrameChanges, remembered: RememberedHidden) -> list[tuple[TableSchema, str, str]]:
     """Return definitions with a column that was hidden once and is not now, and its name in the stored rows.
 
     Args:

@@ -15,7 +15,7 @@ ColumnRenames = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
 @dataclass
-class Carried:
+class HiddenNames:
     """Names that hidden columns of one table have got.
 
     Attributes:
@@ -39,7 +39,7 @@ def carried_of(
     names: Mapping[str, Collection[str]],
     known: Callable[[str], Collection[str]],
     beside: Beside | None = None,
-) -> dict[str, Carried]:
+) -> dict[str, HiddenNames]:
     """Return table → names that its hidden columns have got.
 
     Where rows lie between the statements is not looked at: a name counts for all of the batch.
@@ -51,7 +51,7 @@ def carried_of(
         known: returns what was hidden in a table so far.
         beside: what tables that take a name of the flow's bring along.
     """
-    carried: dict[str, Carried] = {}
+    carried: dict[str, HiddenNames] = {}
     beside = beside or Beside()
     brought = [((table,), pairs) for table, pairs in in_statements(beside.taken)]
     said = [((table, *(new for new, old in names.items() if table in old)), pairs) for table, pairs in columns]
@@ -59,7 +59,7 @@ def carried_of(
         for each in tables:
             if each in beside.others:
                 continue
-            so_far = carried.get(each, Carried())
+            so_far = carried.get(each, HiddenNames())
             got = [
                 (by, old, new)
                 for old, new in pairs
@@ -79,7 +79,7 @@ def carried_of(
     return carried
 
 
-def refuse_carried(carried: Mapping[str, Carried], hidden: Hidden, shown: HiddenByTable) -> None:
+def refuse_carried(carried: Mapping[str, HiddenNames], hidden: Hidden, shown: HiddenByTable) -> None:
     """Refuse a hidden column's new name that nothing hides.
 
     Args:
@@ -100,7 +100,7 @@ def _hides(hidden: Hidden, tables: Sequence[str], column: str) -> str:
     return next((by for table in tables if (by := hidden.hides(table, column))), "")
 
 
-def _renamed(table: str, carried: Carried, bare: Sequence[str]) -> TransformError:
+def _renamed(table: str, carried: HiddenNames, bare: Sequence[str]) -> TransformError:
     told = ", ".join(carried.names[name] for name in bare)
     add = [carried.names[name] for name in bare if name in carried.now]
     gone = [carried.names[name] for name in bare if name not in carried.now]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field
 
 EVERY_TABLE = ("*",)
@@ -34,13 +34,13 @@ def java_regex(pattern: str) -> str:
     return "^" + "".join(translated) + r"\z"  # rlike searches rather than matches, and Python's `\Z` is Java's `\z`
 
 
-def selected(changes: Changes, patterns: Sequence[str]) -> Iterator[TableSchema]:
+def selected(changes: FrameChanges, patterns: Sequence[str]) -> Iterator[TableSchema]:
     """Yield the schemas whose table matches."""
     return (schema for schema in changes.tables if matches(schema.full_name, patterns))
 
 
 def columns_of(
-    changes: Changes,
+    changes: FrameChanges,
     patterns: Sequence[str],
     names: Sequence[str],
     what: str,

@@ -34,7 +34,7 @@ ROWS_GONE = "quarantine_rows_gone"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayOutcome:
     """What a replay found and did.
 
     Attributes:
@@ -53,7 +53,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class _Renamed:
+class _ReplaySink:
     """A sink that encodes as the flow does, and marks as the replay does."""
 
     sink: Sink
@@ -108,7 +108,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     return pinned
 
 
-def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping[str, str]) -> Replayed:
+def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping[str, str]) -> ReplayOutcome:
     """Write rows of a range to the sinks that lack them, with markers of the replay's own.
 
     Args:
@@ -151,7 +151,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
             ids = {row["event_id"] for row in found if row[f"to_{number}"] and wanted[row["event_id"]] in (CHECK, name)}
             takes[name] = frozenset(ids)
             share: DataFrame = checked.where(F.col("event_id").isin(*sorted(ids)) if ids else F.lit(False))
-            renamed: Any = _Renamed(sink, live, plan)
+            renamed: Any = _ReplaySink(sink, live, plan)
             sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
             confirmed = sum(sum(r.rows.values()) + len(r.rejected) for r in sent.receipts)
             if confirmed != sum(sent.given.values()):
@@ -168,4 +168,4 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         refused.setdefault(row.table, set()).add(row.event_id)
     lost = {name: len(refused.get(name, ())) for name in observed}
     tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
-    return Replayed(state, takes, rejected, receipts, tables)
+    return ReplayOutcome(state, takes, rejected, receipts, tables)

@@ -28,7 +28,7 @@ from databus.runtime.context import FlowSession
 from databus.runtime.direct.gc_pause import collector_at_rest
 from databus.runtime.direct.read_ahead import overlapped
 from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
-from databus.runtime.direct.row_counts import Observed, RowCounter, Taker
+from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 from databus.runtime.dispatch import Dispatched, writing_order
 from databus.runtime.live.link import LinkLostError
 from databus.runtime.plan import PlannedBatch
@@ -164,7 +164,7 @@ class DirectTask:
     writer: SlotWriter
     passed: frozenset[str] | None = None
 
-    def write(self, slot: int) -> tuple[WriteReceipt, Observed]:
+    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
 
         Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
@@ -239,7 +239,7 @@ def slot_runner(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     return run
 
 
-def _write(session: FlowSession, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+def _write(session: FlowSession, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
     """Write all slots in the live job's task, else in a job of their own; a task that is lost has the latter finish."""
     if session.live is not None and session.live.takes(task.planned):
         try:
@@ -249,7 +249,7 @@ def _write(session: FlowSession, task: DirectTask, slots: int) -> list[tuple[Wri
     return _run(session.spark, task, slots)
 
 
-def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
     numbers = spark.range(0, slots, 1, slots)
     rows = numbers.mapInArrow(slot_runner(task), "answer binary").collect()
     answers = [pickle.loads(row["answer"]) for row in rows]  # noqa: S301 - our own tasks wrote them
@@ -259,7 +259,7 @@ def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, O
     return answers
 
 
-def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, Observed]]) -> Dispatched:
+def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
     """Put the slots' shares together."""
     receipts = tuple(sorted((receipt for receipt, _ in answers), key=lambda receipt: receipt.slot))
     observed = answers[0][1]

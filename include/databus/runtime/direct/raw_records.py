@@ -23,7 +23,7 @@ from databus.core.protocols.splits import DirectSplit, RelaySplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.direct.gc_pause import collector_at_rest
 from databus.runtime.direct.lane import DirectTask
-from databus.runtime.direct.row_counts import Observed, RowCounter
+from databus.runtime.direct.row_counts import RowCounter, TaskCounts
 from databus.runtime.dispatch import Dispatched
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class RelayTask(DirectTask):
     """What one Spark task per slot does with raw records: of `RelaySplit`s, for a `RelayEncoder`."""
 
-    def write(self, slot: int) -> tuple[WriteReceipt, Observed]:
+    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read the slot's partitions, write their records, and return the receipt with what was read.
 
         Raises:
@@ -77,7 +77,7 @@ def task_type(splits: Sequence[DirectSplit], encoder: DirectEncoder) -> type[Dir
     return RelayTask if raw and isinstance(encoder, RelayEncoder) else DirectTask
 
 
-def gathered_shares(sink: str, planned: SourcePlan, answers: Sequence[tuple[WriteReceipt, Observed]]) -> Dispatched:
+def gathered_shares(sink: str, planned: SourcePlan, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
     """Add up what the slots read, each its own part.
 
     Raises:

@@ -10,7 +10,7 @@ from databus.checks.row_check import RowCheck
 from databus.core.batches.receipts import RejectedRow
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.violation_bits import MARKS, MOST_CHECKS
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from databus.rows.violations import ImageMarks
 
 
-def without_rows(flow: Flow, planned: SourcePlan) -> Changes:
+def without_rows(flow: Flow, planned: SourcePlan) -> FrameChanges:
     """Return the columns of a plan's tables as the flow's transforms, all of them by table, leave them.
 
     Raises:
         TransformError: what the transform raises in the other lane too.
     """
     fields = {schema.schema_id: fields_of(schema) for schema in planned.tables}
-    changes = Changes(None, planned.tables, fields, hidden=Hidden())
+    changes = FrameChanges(None, planned.tables, fields, hidden=Hidden())
     for spec in flow.transforms:
         changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
     return changes

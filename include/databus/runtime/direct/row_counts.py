@@ -43,7 +43,7 @@ class Taker:
 
 
 @dataclass
-class Observed:
+class TaskCounts:
     """What a task saw.
 
     Attributes:
@@ -76,7 +76,7 @@ class RowCounter:
     ):
         import pyarrow as pa
 
-        self.observed = Observed()
+        self.observed = TaskCounts()
         self._flow, self._takers, self._mine = flow, takers, mine
         self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
         self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held

@@ -12,8 +12,8 @@ from typing import Any
 
 from databus.core.errors.root import DatabusError
 from databus.runtime.drain import Drain
-from databus.runtime.live.link import Link, LinkLostError, new_key
-from databus.runtime.live.worker import Place, live_runner
+from databus.runtime.live.link import LinkLostError, LiveLink, new_key
+from databus.runtime.live.worker import RunAddress, live_runner
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LiveJob:
         self._spark, self._flow = spark, flow
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._link: Link | None = None
+        self._link: LiveLink | None = None
         self._key = new_key()
         self._failed: BaseException | None = None
         self._closed = False
@@ -41,7 +41,7 @@ class LiveJob:
         """Submit the job and return at once; `ready` waits for its task."""
         host = address_facing(self._spark)
         self._listener = socket.create_server((host, 0), backlog=4)
-        place = Place(host, self._listener.getsockname()[1], self._key)
+        place = RunAddress(host, self._listener.getsockname()[1], self._key)
         self._thread = threading.Thread(target=self._run, args=(place,), name=f"databus-live-{self._flow}", daemon=True)
         self._thread.start()
 
@@ -86,7 +86,7 @@ class LiveJob:
             # A job that still waits for a free task slot ends as soon as it gets one: nobody listens any more.
             self._thread.join(_END_WITHIN_S if self._link is not None else 0)
 
-    def _run(self, place: Place) -> None:
+    def _run(self, place: RunAddress) -> None:
         try:
             self._spark.range(0, 1, 1, 1).mapInArrow(live_runner(place), "answered long").collect()
         except Exception as error:  # noqa: BLE001 - seen by `ready`; a link that is lost says it to `call`
@@ -101,7 +101,7 @@ class LiveJob:
             connection, peer = self._listener.accept()
         except OSError:
             return
-        link = Link(connection, self._key, driver=True)
+        link = LiveLink(connection, self._key, driver=True)
         try:
             number = link.receive(_HELLO_S)
         except LinkLostError as error:

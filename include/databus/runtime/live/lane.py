@@ -28,7 +28,7 @@ from databus.runtime.live.warm_up import rehearse
 if TYPE_CHECKING:
     from databus.runtime.context import FlowSession
     from databus.runtime.direct.lane import DirectTask
-    from databus.runtime.direct.row_counts import Observed
+    from databus.runtime.direct.row_counts import TaskCounts
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +88,14 @@ class LiveLane:
             return False
         return True
 
-    def write(self, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+    def write(self, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
         """Write all slots of a sink in the job's task.
 
         Raises:
             LinkLostError: the task is gone; the same plan may be written again, the markers tell what was.
             DatabusError: what the writer raised.
         """
-        found: list[tuple[WriteReceipt, Observed]] = self._call(_write_slots, task, slots)
+        found: list[tuple[WriteReceipt, TaskCounts]] = self._call(_write_slots, task, slots)
         return found
 
     def write_empty(self, writer: SlotWriter, slots: int) -> list[WriteReceipt]:
@@ -155,7 +155,7 @@ def live_lane(session: FlowSession, drain: Drain, *, open_ended: bool) -> Iterat
         recorder.close()
 
 
-def _write_slots(task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+def _write_slots(task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
     return [task.write(slot) for slot in range(slots)]
 
 

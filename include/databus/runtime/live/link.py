@@ -28,7 +28,7 @@ class LinkLostError(DatabusError):
     retryable = True
 
 
-class Link:
+class LiveLink:
     """One end of a link; used by one thread."""
 
     def __init__(self, connection: socket.socket, key: bytes, *, driver: bool):

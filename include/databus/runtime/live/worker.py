@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.client_cache import keeping
 from databus.core.errors.root import DatabusError
-from databus.runtime.live.link import Link, LinkLostError
+from databus.runtime.live.link import LinkLostError, LiveLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ _NEEDED = (
 
 
 @dataclass(frozen=True)
-class Place:
+class RunAddress:
     """Where the run listens; picklable.
 
     Attributes:
@@ -48,7 +48,7 @@ class Place:
     key: bytes = field(repr=False)
 
 
-def live_runner(place: Place) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def live_runner(place: RunAddress) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of the job's one task; it ends when the run closes the link, or dies."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,12 +61,12 @@ def live_runner(place: Place) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     return run
 
 
-def serve(place: Place) -> int:
+def serve(place: RunAddress) -> int:
     """Answer calls until the link is closed; return how many. A run that is gone already is no error."""
     for name in _NEEDED:
         importlib.import_module(name)
     try:
-        link = Link(_connected(place), place.key, driver=False)
+        link = LiveLink(_connected(place), place.key, driver=False)
     except OSError as error:
         log.info("live job: nobody listens at %s:%d any more: %s", place.host, place.port, error)
         return 0
@@ -100,7 +100,7 @@ class LiveTaskError(DatabusError):
     code = "live_task_failed"
 
 
-def _connected(place: Place) -> socket.socket:
+def _connected(place: RunAddress) -> socket.socket:
     deadline = time.monotonic() + _CONNECT_WITHIN_S
     while True:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from databus.checks.judged import Judged
+from databus.checks.judged import RowFilterLacks
 from databus.checks.row_check import RowCheck
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
@@ -16,7 +16,7 @@ from databus.core.flow_specs import SinkSpec
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.tables.schemas import TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.runtime.check import row_checks
 from databus.runtime.routing import outputs_of
@@ -68,7 +68,7 @@ class _Walk:
         self.unknown = ""
         self.filters: dict[int, list[FieldLineage]] = {t.schema_id: [] for t in tables}
         self._steps: dict[tuple[int, str], tuple[ColumnStep, ...]] = {}
-        self._changes = Changes(None, tuple(tables), {t.schema_id: fields_of(t) for t in tables})
+        self._changes = FrameChanges(None, tuple(tables), {t.schema_id: fields_of(t) for t in tables})
         for table in tables:
             for column, label in flow.source.row_filter_columns(table):
                 self.filters[table.schema_id].append(FieldLineage("", column, (ColumnStep(label),)))
@@ -84,7 +84,7 @@ class _Walk:
             self._changes = after  # type: ignore[assignment]
         for check in row_checks(flow):
             # What a row filter is in want of was told with the filter.
-            if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, Judged):
+            if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, RowFilterLacks):
                 for table in self._changes.tables:
                     name = check.source_column(self._changes, table)
                     self._judged(f"check {check.check_name}", table, () if name is None else (name,))
@@ -102,7 +102,7 @@ class _Walk:
     def _judged(self, label: str, table: TableSchema, columns: tuple[str, ...]) -> None:
         self.filters[table.schema_id] += [FieldLineage("", name, (ColumnStep(label),)) for name in columns]
 
-    def _rewritten(self, after: Changes, step: ColumnStep) -> None:
+    def _rewritten(self, after: FrameChanges, step: ColumnStep) -> None:
         for number, fields in after.fields.items():
             before = {field.source: field for field in self._changes.fields[number]}
             for field in fields:

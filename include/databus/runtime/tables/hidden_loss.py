@@ -12,7 +12,7 @@ from databus.core.state.plan import SourcePlan
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import TablesNow
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import (
     HiddenLoss,
@@ -29,7 +29,7 @@ from databus.runtime.plan import PlannedBatch
 log = logging.getLogger(__name__)
 
 
-def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -> None:
+def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: FrameChanges) -> None:
     """Refuse tables that lost a column which transforms hide, and remember those that have one.
 
     What sinks behind and backfills move has definitions from before what the flow has seen: there the batch's own count
@@ -74,14 +74,14 @@ def settle_renames(session: FlowSession, batch: PlannedBatch) -> None:
     """
     if not batch.source.table_changes:
         return
-    changes = Changes(None, (), {}, hidden=Hidden())
+    changes = FrameChanges(None, (), {}, hidden=Hidden())
     for spec in session.flow.transforms:
         with suppress(NotImplementedError):
             changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation
     settle_hidden(session, batch, changes)
 
 
-def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
+def require_again(session: FlowSession, planned: SourcePlan, changes: FrameChanges) -> None:
     """Refuse a range that was moved before, or lies before what the flow has seen, by its own definitions.
 
     A flow without transforms is not asked: it shows what it hid once.
@@ -101,7 +101,7 @@ def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -
     _refuse_shown(session, changes, carried.moved)
 
 
-def _refuse_shown(session: FlowSession, changes: Changes, moved: HiddenByTable) -> None:
+def _refuse_shown(session: FlowSession, changes: FrameChanges, moved: HiddenByTable) -> None:
     """Refuse rows whose columns were hidden and are not any more, where their table has the column no longer.
 
     A column that the table still has is shown because its flow was changed to do so; that is remembered. One that was
@@ -147,7 +147,7 @@ def _refuse_shown(session: FlowSession, changes: Changes, moved: HiddenByTable) 
     memory.remember(RememberedHidden(shown=by_table))
 
 
-def _before(session: FlowSession, batch: PlannedBatch, changes: Changes) -> RememberedHidden:
+def _before(session: FlowSession, batch: PlannedBatch, changes: FrameChanges) -> RememberedHidden:
     """Return what was hidden before a batch of a flow that was set back, as far as it reaches what it stood at."""
     memory, until = session.hidden, batch.previous.replay_until
     if memory is None or changes.hidden is None:

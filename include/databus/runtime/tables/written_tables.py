@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from databus.core.flow import Flow
 from databus.core.tables.schemas import TableSchema
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,9 @@ def written_tables(flow: Flow, tables: Sequence[TableSchema], *, compared: bool 
     """
     if not flow.transforms:
         return tuple(tables)
-    changes = Changes(None, tuple(tables), {table.schema_id: fields_of(table) for table in tables}, compared=compared)
+    changes = FrameChanges(
+        None, tuple(tables), {table.schema_id: fields_of(table) for table in tables}, compared=compared
+    )
     try:
         for spec in flow.transforms:
             changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation

@@ -28,7 +28,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosingOutcome:
     """Outcome of closing a plan.
 
     Attributes:
@@ -56,7 +56,7 @@ class ClosedForGood:
     slots: Mapping[str, tuple[int, ...]]
 
 
-def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
+def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> ClosingOutcome:
     """Close a plan that will not be finished, unless a sink holds rows of it; idempotent, also after a kill.
 
     A writer of the plan may still live. So all slots of all sinks are fenced first, then markers are looked at, then
@@ -147,7 +147,7 @@ def _put_back(sink: Sink, plan: Plan, lease: Lease) -> None:
             fenced.discard()
 
 
-def _close(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
+def _close(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> ClosingOutcome:
     with ExitStack() as stack:
         fenced: dict[str, FencedPlan] = {}
         for name in (name for name in sinks if name in plan.sinks):
@@ -164,7 +164,7 @@ def _close(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
                     at_sink.put_back()
                 else:
                     at_sink.abandon()
-    return Closed(held, {} if held else {name: plan.sinks[name].marks_after(plan.batch) for name in fenced})
+    return ClosingOutcome(held, {} if held else {name: plan.sinks[name].marks_after(plan.batch) for name in fenced})
 
 
 def _close_for_good(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> ClosedForGood:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from databus.core.errors.checkpoint import LeaseBusyError
 from databus.core.errors.root import DatabusError
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols.staging import Needed, StagingSource
+from databus.core.protocols.staging import NeededSegments, StagingSource
 from databus.core.state.backfill import piece_of
 from databus.core.state.checkpoint_store import CheckpointStore
 from databus.runtime.context import FlowSession
@@ -51,11 +51,11 @@ class _Plans:
         ends = [place for planned in self.in_flight() for place in (planned.start, planned.end)]
         return [*(checkpoint.offset for checkpoint in stands if checkpoint is not None), *ends]
 
-    def beside(self, name: str) -> Needed | None:
+    def beside(self, name: str) -> NeededSegments | None:
         """Return what a piece of a backfill needs until it is done; rehearsals and looks at the log need nothing."""
         piece = piece_of(name)
         if piece is None:
-            return Needed(over=True)
+            return NeededSegments(over=True)
         flow, id_, number = piece
         found = self._session.backfills.backfill(flow, id_) if self._session.backfills else None
         if found is None or number >= len(found.pieces):
@@ -63,7 +63,7 @@ class _Plans:
         ranges, checkpoint = _planned(self._beside, name), self._beside.load(name)
         reached = checkpoint and checkpoint.offset.compare(found.pieces[number].end) is Ordering.EQUAL
         behind = self._beside.sinks_behind(name)
-        return Needed(ranges, over=bool(reached) and not ranges and not behind)
+        return NeededSegments(ranges, over=bool(reached) and not ranges and not behind)
 
     @contextmanager
     def held(self, name: str) -> Iterator[bool]:

@@ -42,7 +42,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedFlow:
     """A flow under a claim of its lease.
 
     Attributes:
@@ -62,12 +62,12 @@ class Claimed:
     register: ClaimRegister | None = None
 
     @classmethod
-    def of(cls, session: FlowSession, lease: Lease) -> Claimed:
+    def of(cls, session: FlowSession, lease: Lease) -> ClaimedFlow:
         """Return what is claimed of a session."""
         return cls(session.flow, session.settings, session.store, session.every_sink, lease, session.register)
 
 
-def take_over(claimed: Claimed) -> Checkpoint | None:
+def take_over(claimed: ClaimedFlow) -> Checkpoint | None:
     """Take over what a former holder moved while ZooKeeper was away, and make sure that no sink is ahead of ZooKeeper.
 
     Returns:
@@ -164,7 +164,7 @@ def _is_ahead(mark: SlotMark, checkpoint: Checkpoint | None, pending: Plan | Non
     return mark.batch > max(checkpoint.batch if checkpoint else 0, before)
 
 
-def _reconcile(claimed: Claimed, spool: PlanSpool, register: ClaimRegister) -> None:
+def _reconcile(claimed: ClaimedFlow, spool: PlanSpool, register: ClaimRegister) -> None:
     flow, lease = claimed.flow.name, claimed.lease
     try:
         said = register.take(lease.epoch)

@@ -8,7 +8,7 @@ from databus.core.state.checkpoint import Epoch
 from databus.core.state.checkpoint_store import Lease
 
 
-class OfFlow(Protocol):
+class DetachingStore(Protocol):
     """The store of the flow."""
 
     @property
@@ -24,7 +24,7 @@ class OfFlow(Protocol):
 class DetachableLease:
     """A lease that counts as held while its holder goes on without ZooKeeper: the register fences it then."""
 
-    def __init__(self, lease: Lease, store: OfFlow, flow: str):
+    def __init__(self, lease: Lease, store: DetachingStore, flow: str):
         self.epoch: Epoch = lease.epoch
         self._flow = flow
         self._lease = lease

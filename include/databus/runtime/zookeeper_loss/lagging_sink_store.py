@@ -13,7 +13,7 @@ from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingStore
 _STAND_STILL = "its sinks that are behind stand still"
 
 
-class OfFlow(Protocol):
+class OwnStore(Protocol):
     """The store of the flow itself."""
 
     def require_attached(self, flow: str, what: str) -> None:
@@ -32,7 +32,7 @@ class OfFlow(Protocol):
 class SinkView(RetryingStore):
     """The view of a sink that is behind, of a holder that goes on without ZooKeeper: asked once, never waited for."""
 
-    def __init__(self, flows: OfFlow, store: CheckpointStore):
+    def __init__(self, flows: OwnStore, store: CheckpointStore):
         super().__init__(store, Retry(0.0, Drain()))
         self._flows = flows
 

@@ -13,7 +13,7 @@ from databus.sandbox.ports import LOOPBACK
 from databus.sandbox.process import Command
 from databus.sandbox.progress import Progress, log_progress
 from databus.sandbox.state import SandboxOptions
-from databus.sandbox.versions import Versions
+from databus.sandbox.versions import ServerVersions
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Context:
     folder: Path
     data: Path
     ports: Mapping[str, int]
-    versions: Versions
+    versions: ServerVersions
     options: SandboxOptions = field(default_factory=SandboxOptions)
     progress: Progress = log_progress
     others: Mapping[str, Endpoint] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from databus.core.errors.sink import (
 )
 from databus.sinks.elasticsearch.client import reason_of, translated
 from databus.sinks.elasticsearch.documents import RowWrite
-from databus.sinks.elasticsearch.versions import Versions
+from databus.sinks.elasticsearch.versions import DocumentVersions
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -90,7 +90,7 @@ class Bulk:
     max_retries: int
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
-    versions: Versions | None = None
+    versions: DocumentVersions | None = None
     _bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from databus.sinks.elasticsearch.bulk import Bulk, Outcome
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, RowWrite
 from databus.sinks.elasticsearch.indices import Indices
-from databus.sinks.elasticsearch.tally import Tally
+from databus.sinks.elasticsearch.tally import DocumentTally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Emptied:
+class EmptyingStatement:
     """A statement after which a table holds no rows.
 
     Attributes:
@@ -67,7 +67,7 @@ def lists_tables(index: str, ids: Literal["key", "table_key"] | None) -> bool:
     return ids == "key" and tells_tables(index, ids)
 
 
-def refused(emptied: Emptied, place: str) -> SinkSettingError:
+def refused(emptied: EmptyingStatement, place: str) -> SinkSettingError:
     """Return the error of a flow that is to stop at such a statement."""
     return SinkSettingError(
         f"{place}: {emptied}, and the flow is to stop at that",
@@ -77,7 +77,7 @@ def refused(emptied: Emptied, place: str) -> SinkSettingError:
     )
 
 
-def untold(emptied: Emptied, place: str) -> SinkSettingError:
+def untold(emptied: EmptyingStatement, place: str) -> SinkSettingError:
     """Return the error of an index whose documents do not tell their table."""
     return SinkSettingError(
         f"{place}: {emptied}, and nothing in the documents of index {emptied.index!r} tells their table",
@@ -120,11 +120,11 @@ class Clearing:
     place: str
     indices: Indices
     bulk: Bulk
-    tally: Tally
+    tally: DocumentTally
     ids: Literal["key", "table_key"] | None
     soft: bool
 
-    def clear(self, emptied: Emptied) -> None:
+    def clear(self, emptied: EmptyingStatement) -> None:
         """Take the table's documents away, once all rows before the statement are written.
 
         Raises:
@@ -155,7 +155,7 @@ class Clearing:
         self.tally.cleared(emptied.index, counts)
         self.indices.remember(emptied.index, emptied.table, emptied.version)
 
-    def _pages(self, emptied: Emptied) -> Iterator[list[Mapping[str, Any]]]:
+    def _pages(self, emptied: EmptyingStatement) -> Iterator[list[Mapping[str, Any]]]:
         from opensearchpy.exceptions import OpenSearchException
 
         index, scroll = emptied.index, ""
@@ -181,7 +181,7 @@ class Clearing:
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: listing index {index!r}, since {emptied}") from error
 
-    def _write(self, hit: Mapping[str, Any], emptied: Emptied) -> RowWrite | None:
+    def _write(self, hit: Mapping[str, Any], emptied: EmptyingStatement) -> RowWrite | None:
         """Return what takes a document away; None for one that stays, or is marked as deleted already."""
         found = hit.get("_source") or {}
         if hit["_version"] >= emptied.version or found.get(DELETED_FIELD):

@@ -1,4 +1,4 @@
-"""Indices: their names, their creation, and which table owns one."""
+"""Indices: their creation, their fields, and which table owns one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from databus.core.errors.sink import SinkSettingError
 from databus.sinks.elasticsearch import index_tables as tables
 from databus.sinks.elasticsearch.client import reason_of, translated
-from databus.sinks.elasticsearch.documents import DELETED_FIELD
+from databus.sinks.elasticsearch.index_notes import IndexNotes
+from databus.sinks.elasticsearch.index_state import META, IndexState
 from databus.sinks.elasticsearch.mapping import differs, limit_of, sent
 from databus.sinks.envelope import FLAGS_FIELD
 
@@ -19,32 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_INDEX_BYTES = 255
-_FORBIDDEN = frozenset('\\/*?"<>| ,#:')
-_META = "databus"
-_TRIES = 5
-
-
-def index_name(template: str, *, flow: str, database: str, table: str, route: str) -> str:
-    """Return the name of the index for a row.
-
-    Raises:
-        SinkSettingError: the result is not a name the servers take (Index API, "name restrictions").
-    """
-    name = template.format(flow=flow, database=database, table=table, route=route).lower()
-    if not name or name in (".", "..") or name[0] in "-_+" or _FORBIDDEN & set(name):
-        problem = "is not a valid index name"
-    elif len(name.encode()) > MAX_INDEX_BYTES:
-        problem = f"is longer than {MAX_INDEX_BYTES} bytes"
-    else:
-        return name
-    raise SinkSettingError(
-        f"flow {flow}: index template {template!r} gives {name!r} for table {database}.{table} (route {route!r}), "
-        f"which {problem}",
-        hint="Set the sink's index, or a Route, so that names begin with a letter and hold none of "
-        + " ".join(sorted(_FORBIDDEN)),
-    )
-
 
 def _apart(table: str, other: str) -> str:
     """Return what keeps rows of two tables of one index apart."""
@@ -52,44 +27,6 @@ def _apart(table: str, other: str) -> str:
     if table.lower() != other.lower():
         return f"Put {{database}} and {{table}} into the index template, or s{ids}"
     return f"Names of indices have no case, so {{database}} and {{table}} do not keep them apart. S{ids}"
-
-
-@dataclass
-class Standing:
-    """Owner, key, tables and fields of an index, as its mapping and the mapping's `_meta` have them.
-
-    Attributes:
-        owner: the table it was made for; None where tables share it, or something else made it.
-        key: names of the owner's key columns; empty where they are not known.
-        keys: further key columns of which ids were made: columns got other names, or another key was accepted.
-        forms: of `key` and of each of `keys`, how the columns' values are written; empty, or shorter, where that is
-            not known.
-        former: how many of `key` and `keys`, from the first, are not of the present ids, but of those before the last
-            other key that was accepted; 0 where an earlier databus wrote them.
-        since: version from which these are another key; 0 without any.
-        places: of `key` and of each of `keys`, version of the place where columns were called so; empty, or shorter,
-            where that is not known, which means before all that is known.
-        moved: version of each statement that gave names of key columns to others, and these before and behind.
-        emptied: table → greatest version of a statement that emptied it.
-        tables: those that are known to write to it, where neither owner nor ids tell.
-        typed: whether its mapping was made of a table's columns.
-        fields: field → mapping.
-        dynamic: the mapping's `dynamic`, "" where it says none.
-    """
-
-    owner: str | None = None
-    key: tuple[str, ...] = ()
-    emptied: dict[str, int] = field(default_factory=dict)
-    tables: frozenset[str] = frozenset()
-    typed: bool = False
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    dynamic: str = ""
-    keys: tuple[tuple[str, ...], ...] = ()
-    former: int = 0
-    since: int = 0
-    forms: tuple[tuple[str, ...], ...] = ()
-    places: tuple[int, ...] = ()
-    moved: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
 
 
 @dataclass
@@ -115,7 +52,11 @@ class Indices:
     listing: bool = False
     unlisted: set[tuple[str, str]] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
-    _known: dict[str, Standing] = field(default_factory=dict)
+    _known: dict[str, IndexState] = field(default_factory=dict)
+
+    @property
+    def _notes(self) -> IndexNotes:
+        return IndexNotes(self.client, self.place)
 
     def ensure(
         self,
@@ -146,7 +87,7 @@ class Indices:
         if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
 
-    def standing(self, index: str, table: str) -> Standing | None:
+    def standing(self, index: str, table: str) -> IndexState | None:
         """Return owner, key and fields of an index, None where there is none; makes nothing.
 
         Raises:
@@ -235,8 +176,8 @@ class Indices:
             return
         fields = tables.was_emptied(table, version) if self.shared else {}
         what = f"{table} was emptied: rows from before that are kept away for gc_deletes only"
-        self._amend(index, fields, added, what)
-        self._known.setdefault(index, Standing()).emptied[table] = version
+        self._notes.amend(index, fields, added, what)
+        self._known.setdefault(index, IndexState()).emptied[table] = version
 
     def fields_before(self, index: str) -> set[str]:
         """Return the fields that an index had before this plan; `ensure` was called.
@@ -256,7 +197,7 @@ class Indices:
         Raises:
             SinkUnavailableError: no answer.
         """
-        return self._amend(index, {}, change, what)
+        return self._notes.amend(index, {}, change, what)
 
     def key_of(self, index: str) -> tuple[str, ...]:
         """Return the names of the key columns of an index's table, none where they are not known."""
@@ -268,58 +209,10 @@ class Indices:
             return {**ours, "tables": sorted({*ours.get("tables", ()), table})}
 
         what = f"{table} writes to it: a TRUNCATE of another table may take its documents"
-        if self._amend(index, tables.writes(table), added, what):
+        if self._notes.amend(index, tables.writes(table), added, what):
             self._known[index].tables |= {table}
         else:
             self.unlisted.add((index, table))
-
-    def _amend(
-        self,
-        index: str,
-        fields: Mapping[str, Any],
-        change: Callable[[dict[str, Any]], dict[str, Any]],
-        what: str,
-    ) -> bool:
-        """Write something down in an index; return False where the login may not.
-
-        Args:
-            index: name.
-            fields: the fields that say it; of an index that several flows may write to, the server merges them. Empty
-                for an index of one table.
-            change: adds it to what we keep in `_meta`: of an index of one table, or that takes no more fields.
-            what: what is written down.
-        """
-        from opensearchpy.exceptions import AuthorizationException, OpenSearchException, RequestError
-
-        try:
-            if fields:
-                try:
-                    self.client.indices.put_mapping(index=index, body={"properties": fields})
-                except RequestError as error:  # total_fields.limit, or documents have a field of that name
-                    log.debug("%s: index %r takes no fields of ours: %s", self.place, index, reason_of(error.info))
-                else:
-                    return True
-            self._amend_meta(index, change)
-        except AuthorizationException as error:
-            log.warning(
-                "%s: the login may not write down in index %s (right manage) that %s: %s",
-                self.place, index, what, reason_of(error.info),
-            )  # fmt: skip
-            return False
-        except OpenSearchException as error:
-            raise translated(error, f"{self.place}: mapping of index {index!r}") from error
-        return True
-
-    def _amend_meta(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it."""
-        for _ in range(_TRIES):
-            found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
-            meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
-            ours = dict(meta.get(_META, {}))
-            if (changed := change(ours)) == ours:
-                break
-            meta[_META] = changed
-            self.client.indices.put_mapping(index=index, body={"_meta": meta})
 
     def _require_own(self, index: str, table: str) -> None:
         known = self._known[index]
@@ -333,7 +226,7 @@ class Indices:
                 code="sink_index_shared",
             )
 
-    def _read(self, index: str, *, whole: bool = False) -> Standing | None:
+    def _read(self, index: str, *, whole: bool = False) -> IndexState | None:
         from opensearchpy.exceptions import OpenSearchException
 
         try:
@@ -345,29 +238,11 @@ class Indices:
             raise translated(error, f"{self.place}: reading index {index!r}") from error
         if found.get("status") == 404:
             return None
-        standing = Standing()
-        for mappings in (concrete.get("mappings", {}) for concrete in found.values()):
-            ours = mappings.get("_meta", {}).get(_META, {})
-            if ours and standing.owner is None:
-                standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
-                standing.tables = frozenset(ours.get("tables", ()))
-                standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
-                standing.forms = tuple(tuple(each) for each in ours.get("forms", ()))
-                standing.places = tuple(map(int, ours.get("at", ())))
-                standing.moved = tuple((int(at), tuple(map(tuple, of))) for at, of in ours.get("moved", ()))
-                standing.former, standing.since = int(ours.get("former", 0)), int(ours.get("since", 0))
-                standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
-            said = tables.IndexTables.of(mappings.get("properties", {}))
-            standing.tables |= said.writers
-            for table, version in said.emptied.items():
-                standing.emptied[table] = max(version, standing.emptied.get(table, 0))
-            standing.fields = {**standing.fields, **mappings.get("properties", {})}
-            standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
-        return standing
+        return IndexState.of(found)
 
     def _create(
         self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str], int], fields: Mapping[str, Any]
-    ) -> Standing:
+    ) -> IndexState:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
@@ -382,7 +257,7 @@ class Indices:
         if fields:
             meta["typed"] = True
             settings = {**limit_of(fields), **settings}
-        mappings["_meta"] = {**mappings.get("_meta", {}), _META: meta}
+        mappings["_meta"] = {**mappings.get("_meta", {}), META: meta}
 
         def create(given: Mapping[str, Any]) -> None:
             ours = {FLAGS_FIELD: {"type": "keyword"}, **given} if given else {}
@@ -394,7 +269,7 @@ class Indices:
             taken = sent(create, fields)
         except RequestError as error:
             if error.error == "resource_already_exists_exception":  # another writer was faster
-                return self._read(index) or Standing(table)
+                return self._read(index) or IndexState(table)
             if fields:
                 log.warning(
                     "%s: index %r is not made with types of the columns of %s, but with the server's choice: %s",
@@ -413,23 +288,4 @@ class Indices:
         listed = frozenset([table]) if self.listing else frozenset[str]()
         said = str(mappings.get("dynamic", ""))
         of_keys: dict[str, Any] = {"forms": (tuple(forms),), "places": (place,)}
-        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, **of_keys)
-
-
-def create_body(
-    mapping: Mapping[str, Any] | None, settings: Mapping[str, Any] | None, gc_deletes: str, *, soft_deletes: bool
-) -> dict[str, Any]:
-    """Return the body of a create-index request.
-
-    Args:
-        mapping: the flow's mappings, None for dynamic ones.
-        settings: the flow's settings.
-        gc_deletes: default of index.gc_deletes.
-        soft_deletes: whether documents carry the mark of a deletion.
-    """
-    mappings = dict(mapping or {})
-    if mapping is not None:  # a strict one would refuse the rows that have flags
-        mappings["properties"] = {FLAGS_FIELD: {"type": "keyword"}, **mappings.get("properties", {})}
-    if soft_deletes:
-        mappings["properties"] = {DELETED_FIELD: {"type": "boolean"}, **mappings.get("properties", {})}
-    return {"settings": {"index.gc_deletes": gc_deletes, **(settings or {})}, "mappings": mappings}
+        return IndexState(table, tuple(key), {}, listed, bool(fields), present, said, **of_keys)

@@ -9,7 +9,7 @@ from databus.core.positions.offsets import BinlogOffset, Offset
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_moves import GONE, Columns, names_at, stretches
 from databus.core.tables.schemas import MovedColumns, TableSchema
-from databus.sinks.elasticsearch.indices import Standing
+from databus.sinks.elasticsearch.index_state import IndexState
 from databus.sinks.elasticsearch.versions import source_version, versioning
 
 
@@ -44,7 +44,7 @@ class Key:
         return replace(self, names=names_at(self.names, self.place, place, moves), place=place)
 
 
-def keys_of(standing: Standing) -> list[Key]:
+def keys_of(standing: IndexState) -> list[Key]:
     """Return what ids of an index's table were made of, in the order in which that came."""
     names = (standing.key, *standing.keys) if standing.key else ()
     forms, places = (*standing.forms, *[()] * len(names)), (*standing.places, *[0] * len(names))

@@ -15,7 +15,8 @@ from databus.core.tables.key_forms import keeps_text, key_forms
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.documents import DELETED_FIELD
-from databus.sinks.elasticsearch.indices import Indices, Standing
+from databus.sinks.elasticsearch.index_state import IndexState
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import Key, keys_of, moves_of, of_keys, placed, said, version_of
 from databus.sinks.elasticsearch.spec import OnKeyChange
 
@@ -147,7 +148,7 @@ class IndexKeys:
 
         self.indices.write_down(index, added, f"ids are made of ({now.written}): it is asked again")
 
-    def _first_known(self, standing: Standing) -> int:
+    def _first_known(self, standing: IndexState) -> int:
         """Return the first key that a definition in the range may have; former ones where it begins before the last."""
         anew = standing.since and version_of(self.span.start) >= standing.since
         return standing.former if anew else 0

@@ -14,7 +14,7 @@ from databus.core.findings import Finding
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import Evidence, SinkClaim
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.key_forms import key_forms
 from databus.core.tables.schemas import TableSchema
@@ -22,7 +22,8 @@ from databus.sinks.elasticsearch.clearing import ids_meet, lists_tables
 from databus.sinks.elasticsearch.client import connect, silent_refusal, where
 from databus.sinks.elasticsearch.documents import ids_may_meet
 from databus.sinks.elasticsearch.evidence import evidence
-from databus.sinks.elasticsearch.indices import Indices, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
 from databus.sinks.elasticsearch.keys import IndexKeys
 from databus.sinks.elasticsearch.mapping import fields_of
@@ -126,7 +127,7 @@ class ElasticsearchSink:
         """Return False: there are no markers, writing any part of a plan again is harmless."""
         return False
 
-    def evidence(self, claim: SinkClaim) -> Evidence:
+    def evidence(self, claim: CommittedState) -> Evidence:
         """Compare the indices with what the ledger claims, as far as they can show it."""
         return evidence(self._client(), self.spec.sink_name, where(self._connection), claim)
 

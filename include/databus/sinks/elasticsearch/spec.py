@@ -167,7 +167,7 @@ class Elasticsearch(SinkSpec):
 
     def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
         """Return the index."""
-        from databus.sinks.elasticsearch.indices import index_name
+        from databus.sinks.elasticsearch.index_names import index_name
 
         return index_name(self.index, flow=flow, database=table.database, table=table.table, route=route)
 

@@ -19,7 +19,7 @@ EMPTIED = "emptied"
 """Fact of an output: how many statements emptied its table."""
 
 
-class Tally:
+class DocumentTally:
     """Counts of one slot's rows: by table, and by index and outcome."""
 
     def __init__(self, sink: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from databus.core.connections import Connection
-from databus.core.trace import Change, Sighting, Sought, TraceExpiredError, TraceNotRecordedError
+from databus.core.trace import Change, ChangeSelector, Sighting, TraceExpiredError, TraceNotRecordedError
 from databus.sinks.elasticsearch.client import where
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
 from databus.sinks.elasticsearch.lookup import DocumentLookup
@@ -48,7 +48,7 @@ class DocumentReader:
             )
         return found
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> list[Sighting]:
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`; a document shows the newest change of its key only."""
         if sought.key is None:
             return []
@@ -58,7 +58,7 @@ class DocumentReader:
 
     def newest(self, outputs: Sequence[str], key: str, table: str) -> list[Sighting]:
         """See `TraceableSink.newest`."""
-        return self.sightings({name: {} for name in outputs}, Sought(key=key, table=table))
+        return self.sightings({name: {} for name in outputs}, ChangeSelector(key=key, table=table))
 
     def expect(self, outputs: Iterable[str], rows: Iterable[tuple[str, str]]) -> None:
         """See `TraceableSink.expect`."""

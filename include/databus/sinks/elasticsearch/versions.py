@@ -65,7 +65,7 @@ _KEY_IN_PARTITIONS = (
 )
 
 
-class Versions(Protocol):
+class DocumentVersions(Protocol):
     """Versions of the rows of one range.
 
     Attributes:
@@ -92,7 +92,7 @@ class Versions(Protocol):
         ...
 
 
-def versions_of(end: Offset, until: Offset | None = None) -> Versions:
+def versions_of(end: Offset, until: Offset | None = None) -> DocumentVersions:
     """Return the versions of the rows of a range.
 
     Args:
@@ -132,11 +132,11 @@ class BinlogVersions:
         self._file_number = file_number
 
     def of(self, file: str, position: int) -> int:
-        """See `Versions.of`."""
+        """See `DocumentVersions.of`."""
         return source_version(self._timeline, self._file_number(file), position)
 
     def ahead(self, row: Transaction, stated: int) -> str:  # noqa: ARG002 - one log, one end
-        """See `Versions.ahead`."""
+        """See `DocumentVersions.ahead`."""
         return f"the end of {self._subject} {self._newest}" if stated > self._newest else ""
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:  # noqa: ARG002 - places order all rows
@@ -150,7 +150,7 @@ class CountedVersions:
     hint: str | None = None
 
     def of(self, file: str, position: int) -> int:  # noqa: ARG002 - there is one
-        """See `Versions.of`."""
+        """See `DocumentVersions.of`."""
         return position
 
     def ahead(self, row: Transaction, stated: int) -> str:  # noqa: ARG002 - nothing is known of the end
@@ -178,12 +178,12 @@ class RecordVersions:
         self._logs: dict[str, _Log] = {}
 
     def of(self, file: str, position: int) -> int:
-        """See `Versions.of`."""
+        """See `DocumentVersions.of`."""
         log = self._log(file)
         return record_version(log.life_at(position), position)
 
     def ahead(self, row: Transaction, stated: int) -> str:
-        """See `Versions.ahead`: in a row's own life its partition's end decides, in later ones the topic's."""
+        """See `DocumentVersions.ahead`: in a row's own life its partition's end decides, in later ones the topic's."""
         log = self._log(row[0])
         life, offset = stated >> OFFSET_BITS, stated & ((1 << OFFSET_BITS) - 1)
         if life == log.life_at(row[1]):
@@ -194,7 +194,7 @@ class RecordVersions:
         return f"the batch knows of lives up to {max(known, default=0)}"
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:
-        """See `Versions.unordered`: so it is in two partitions in one life."""
+        """See `DocumentVersions.unordered`: so it is in two partitions in one life."""
         return one[0] != other[0] and self._log(one[0]).life_at(one[1]) == self._log(other[0]).life_at(other[1])
 
     def _log(self, file: str) -> _Log:

@@ -19,15 +19,24 @@ from databus.core.errors.sink import SinkConflictError, SinkError, SinkSettingEr
 from databus.core.events import Op
 from databus.core.positions.offsets import Offset
 from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome
-from databus.sinks.elasticsearch.clearing import Clearing, Emptied, empties, ids_meet, refused, tells_tables, untold
+from databus.sinks.elasticsearch.clearing import (
+    Clearing,
+    EmptyingStatement,
+    empties,
+    ids_meet,
+    refused,
+    tells_tables,
+    untold,
+)
 from databus.sinks.elasticsearch.client import connect, where
 from databus.sinks.elasticsearch.documents import RowWrite, document_id, ids_may_meet, key_names, tombstone
-from databus.sinks.elasticsearch.indices import Indices, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
 from databus.sinks.elasticsearch.spec import Elasticsearch
-from databus.sinks.elasticsearch.tally import Tally
-from databus.sinks.elasticsearch.versions import Versions, versions_of
+from databus.sinks.elasticsearch.tally import DocumentTally
+from databus.sinks.elasticsearch.versions import DocumentVersions, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,12 +113,12 @@ class ElasticsearchWriter:
             versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
-            tally = Tally(spec.sink_name)
+            tally = DocumentTally(spec.sink_name)
             newer = NewerDocuments(client, place) if self.again else None
             clearing = Clearing(client, place, indices, bulk, tally, spec.ids, spec.soft_deletes)
             writes = self._writes(rows, indices, tally, versions)
             for window in windows(writes, spec.request_bytes, judging):
-                if isinstance(window, Emptied):
+                if isinstance(window, EmptyingStatement):
                     clearing.clear(window)
                 else:
                     deliver(window, bulk, tally, newer)
@@ -121,8 +130,8 @@ class ElasticsearchWriter:
         return receipt
 
     def _writes(
-        self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: Tally, versions: Versions
-    ) -> Iterator[RowWrite | Emptied]:
+        self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: DocumentTally, versions: DocumentVersions
+    ) -> Iterator[RowWrite | EmptyingStatement]:
         target_of = lru_cache(maxsize=10_000)(self._target)
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
@@ -133,7 +142,9 @@ class ElasticsearchWriter:
                     if table and empties(op, statement):
                         full_name, index, _ = target_of(database, table, route)
                         version = versions.of(file, position)
-                        yield self._emptied(Emptied(index, full_name, version, (file, position), (batch, number)))
+                        yield self._emptied(
+                            EmptyingStatement(index, full_name, version, (file, position), (batch, number))
+                        )
                     continue
                 full_name, index, prefix = target_of(database, table, route)
                 if raw_key is None:
@@ -168,7 +179,7 @@ class ElasticsearchWriter:
                     other=document_id(moved_to, prefix) if moved_to else "",
                 )
 
-    def _emptied(self, emptied: Emptied) -> Emptied:
+    def _emptied(self, emptied: EmptyingStatement) -> EmptyingStatement:
         """Return the statement.
 
         Raises:
@@ -185,7 +196,7 @@ class ElasticsearchWriter:
             raise SinkError(f"{place}: {emptied}, and the batch has {self.slots} writers, which nothing orders")
         return emptied
 
-    def _require_expected(self, versions: Versions, row: tuple[str, int], emptied: int, subject: str) -> None:
+    def _require_expected(self, versions: DocumentVersions, row: tuple[str, int], emptied: int, subject: str) -> None:
         why = "" if self.again else versions.ahead(row, emptied)
         if why:
             raise SinkConflictError(
@@ -200,8 +211,8 @@ class ElasticsearchWriter:
 
 
 def windows(
-    writes: Iterable[RowWrite | Emptied], max_bytes: int, versions: Versions | None = None
-) -> Iterator[list[RowWrite] | Emptied]:
+    writes: Iterable[RowWrite | EmptyingStatement], max_bytes: int, versions: DocumentVersions | None = None
+) -> Iterator[list[RowWrite] | EmptyingStatement]:
     """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
 
     A window ends between transactions only: two rows of one document and transaction share a version, so that sending
@@ -220,7 +231,7 @@ def windows(
     size = 0
     transaction: tuple[str, int] | None = None
     for write in writes:
-        if isinstance(write, Emptied):
+        if isinstance(write, EmptyingStatement):
             if newest:
                 yield list(newest.values())
             newest, size = {}, 0
@@ -266,7 +277,7 @@ def _place(table: str, batch: pa.RecordBatch, number: int) -> str:
     return f"row {event_id} of {table} at {file}:{position}"
 
 
-def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally, newer: NewerDocuments | None = None) -> None:
+def deliver(window: list[RowWrite], bulk: Bulk, tally: DocumentTally, newer: NewerDocuments | None = None) -> None:
     """Send a window but for held-back rows; where a document's newest row is refused, send the one before it.
 
     Args:

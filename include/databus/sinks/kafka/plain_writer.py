@@ -17,8 +17,8 @@ from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
 from databus.kafka.client_settings import merged
 from databus.sinks.kafka.session import ProducerSettings
-from databus.sinks.kafka.tally import Tally, too_large
-from databus.sinks.kafka.topics.standing import Standing
+from databus.sinks.kafka.tally import MessageTally, too_large
+from databus.sinks.kafka.topics.standing import PinnedTopics
 from databus.sinks.kafka.writer import produce
 
 SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
@@ -28,7 +28,7 @@ SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
 """librdkafka settings of each profile; the sink's own `producer` settings come last."""
 
 
-class _Watched:
+class _WatchedProducer:
     """A producer of which every failed delivery is noted, also of records that report theirs elsewhere."""
 
     def __init__(self, producer: Producer, failed: Callable[[Any, Any], None]):
@@ -63,7 +63,7 @@ class PlainSession:
         chosen["batch.size"] = min(int(chosen.get("batch.size", 1_000_000)), settings.batch_bytes)
         chosen["on_delivery"] = self._failed
         self._producer = settings.client.producer(chosen, self._seen)
-        self.producer = _Watched(self._producer, self._failed)
+        self.producer = _WatchedProducer(self._producer, self._failed)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged.
@@ -127,9 +127,9 @@ class PlainSlotWriter:
             SinkUnavailableError: the brokers do not answer; part of the rows may be in the topics.
             RecordRejectedError: a row is too large, and is to stop the batch; rows before it may be in the topics.
         """
-        tally = Tally(self.sink, self.limits)
+        tally = MessageTally(self.sink, self.limits)
         session: PlainSession | None = None
-        standing = Standing.of(self.plan, self.sink, self.settings.client)
+        standing = PinnedTopics.of(self.plan, self.sink, self.settings.client)
         try:
             with standing.explained():
                 for batch in rows:

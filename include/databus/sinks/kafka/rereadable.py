@@ -8,7 +8,7 @@ from itertools import chain
 import pyarrow as pa
 
 
-class Taken:
+class RereadableBatches:
     """Passes batches on and remembers them: a small batch of a live job, which fits into memory many times.
 
     Args:

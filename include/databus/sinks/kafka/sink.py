@@ -19,7 +19,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import Evidence, SinkClaim
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import SlotMark
@@ -37,7 +37,7 @@ from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
-from databus.sinks.kafka.topics.standing import Standing, require_standing, standing_ids
+from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, standing_ids
 
 _MARKER_PARTITIONS = 16
 
@@ -186,7 +186,7 @@ class KafkaSink:
             self._markers = self.key.consumer(self.settings, self._seen)
         return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
 
-    def evidence(self, claim: SinkClaim) -> Evidence:
+    def evidence(self, claim: CommittedState) -> Evidence:
         """Compare markers and the topics' ends with what the ledger claims."""
         name, partitions = self.spec.sink_name, self.topics.partitions()
         slots = len(claim.checkpoint.slots.get(name, ()))
@@ -312,7 +312,7 @@ class KafkaSink:
 
     def _require_planned(self, plan: Plan) -> None:
         """Refuse a plan that was taken up again, so not prepared here, if a topic of it was deleted since."""
-        standing = Standing.of(plan, self.spec.sink_name, self.settings)
+        standing = PinnedTopics.of(plan, self.spec.sink_name, self.settings)
         require_standing(self.topics, standing.known, plan.flow, self.spec.sink_name)
 
     def _standing(self) -> list[int]:

@@ -24,7 +24,7 @@ RECORD_OVERHEAD_BYTES = 160
 
 
 @dataclass
-class Tally:
+class MessageTally:
     """Counts of one attempt; the same for every attempt of a plan, because rows come in the same order.
 
     Of a source whose log loses records between two attempts, `done`, `written` and `outputs` count all that was written

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from databus.core.trace import Change, Sighting, Sought, log_number, of_event_id
+from databus.core.trace import Change, ChangeSelector, Sighting, log_number, of_event_id
 from databus.kafka.headers import CLAIM, ORIGIN
 
 
@@ -40,7 +40,7 @@ def text_of(value: str | bytes | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
-def is_other(message: Message, sought: Sought) -> bool:
+def is_other(message: Message, sought: ChangeSelector) -> bool:
     """Tell by its headers and by a look at its bytes that a record is not sought: most of a batch are not."""
     told = of_event_id(_headers(message).get("event_id", ""))
     if sought.event_ids:

@@ -16,8 +16,8 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.trace import (
     Change,
+    ChangeSelector,
     Sighting,
-    Sought,
     TraceExpiredError,
     TraceLimitError,
     TraceNotRecordedError,
@@ -82,7 +82,7 @@ class TopicReader:
             )
         return self._seen_at(found)
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> list[Sighting]:
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`."""
         found: list[Sighting] = []
         expired = []
@@ -175,7 +175,9 @@ class TopicReader:
                 gone = error
                 continue
             low, high = self._ends(consumer, topic, partition)
-            sighting, reached = self._backwards(consumer, (topic, partition), (low, high), Sought(key=key, table=table))
+            sighting, reached = self._backwards(
+                consumer, (topic, partition), (low, high), ChangeSelector(key=key, table=table)
+            )
             if sighting is not None:
                 found.append(sighting)
             elif reached > low:
@@ -190,7 +192,7 @@ class TopicReader:
         return found
 
     def _backwards(
-        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], sought: Sought
+        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], sought: ChangeSelector
     ) -> tuple[Sighting | None, int]:
         low, high = ends
         floor, size, newest = max(low, high - KEY_SEARCH_RECORDS), _CHUNK, None
@@ -204,7 +206,7 @@ class TopicReader:
         return newest, high
 
     def _narrowed(
-        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], sought: Sought
+        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], sought: ChangeSelector
     ) -> tuple[int, int]:
         """Return the part of a range that holds a transaction, by a binary search; the range where that cannot be."""
         first, last = span

@@ -23,12 +23,12 @@ from databus.kafka.client import MISSING, LastError, sink_error
 from databus.rows.columns import views
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
 from databus.sinks.kafka.places import last_place, rows_until
-from databus.sinks.kafka.rereadable import Taken
+from databus.sinks.kafka.rereadable import RereadableBatches
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
 from databus.sinks.kafka.session_cache import keep, kept, take
-from databus.sinks.kafka.tally import Tally, too_large
+from databus.sinks.kafka.tally import MessageTally, too_large
 from databus.sinks.kafka.topics.grown import GrownTopics
-from databus.sinks.kafka.topics.standing import Standing
+from databus.sinks.kafka.topics.standing import PinnedTopics
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,9 @@ class KafkaSlotWriter:
     fails: bool = field(default=False, kw_only=True)
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> PinnedTopics:
         """What looks, before rows are produced and before each commit, whether the plan's topics are still there."""
-        return Standing.of(self.plan, self.sink, self.settings.client)
+        return PinnedTopics.of(self.plan, self.sink, self.settings.client)
 
     @property
     def key(self) -> MarkerKey:
@@ -91,7 +91,7 @@ class KafkaSlotWriter:
             RecordRejectedError: a row is too large, and is to stop the batch; nothing of its transaction is visible.
         """
         if session := self._follows(slot):
-            taken = Taken(rows)
+            taken = RereadableBatches(rows)
             try:
                 return self._close(session, taken, slot, Resume(False, 0, None))
             except RecordRejectedError:
@@ -140,11 +140,11 @@ class KafkaSlotWriter:
         session.hurries = True
         return session
 
-    def tally(self) -> Tally:
+    def tally(self) -> MessageTally:
         """Return the counts of a new attempt."""
-        return Tally(self.sink, self.limits)
+        return MessageTally(self.sink, self.limits)
 
-    def produce(self, session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+    def produce(self, session: Producing, batch: pa.RecordBatch, tally: MessageTally) -> None:
         """Hand a batch to the producer."""
         produce(session, batch, tally)
 
@@ -205,7 +205,7 @@ class KafkaSlotWriter:
         session.abort_lost(self.plan.sinks[self.sink].partitions, error)
         return session.marker()
 
-    def _recount(self, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> WriteReceipt:
+    def _recount(self, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: MessageTally) -> WriteReceipt:
         """Derive the receipt of what an earlier attempt wrote: counts from the input, offsets from the marker."""
         for batch in rows:
             tally.reports(tally.accept(batch))
@@ -213,7 +213,9 @@ class KafkaSlotWriter:
             self._restore(resume.marker, slot, tally)
         return tally.receipt(slot, self.plan.batch, duplicate=True)
 
-    def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
+    def _write(
+        self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: MessageTally
+    ) -> None:
         """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
         chunk, room, began, piece = resume.chunk, self.chunk_rows, time.monotonic(), None
         refused: list[RejectedRow] = []
@@ -241,7 +243,7 @@ class KafkaSlotWriter:
             raise too_large(refused, f"flow {self.plan.flow}, slot {slot}")
 
     def _pending(
-        self, rows: Iterable[pa.RecordBatch], slot: int, marker: Marker | None, tally: Tally
+        self, rows: Iterable[pa.RecordBatch], slot: int, marker: Marker | None, tally: MessageTally
     ) -> Iterator[pa.RecordBatch]:
         """Yield the input behind the rows of committed chunks, which are counted and not produced again."""
         for batch in rows:
@@ -257,13 +259,13 @@ class KafkaSlotWriter:
         if marker:
             self._restore(marker, slot, tally)
 
-    def _committed(self, batch: pa.RecordBatch, marker: Marker, tally: Tally) -> int:
+    def _committed(self, batch: pa.RecordBatch, marker: Marker, tally: MessageTally) -> int:
         """Return how many rows of a batch committed chunks hold: by their places, of older markers by their number."""
         if marker.place is not None:
             return self.until(batch, marker.place)
         return min(int(batch.num_rows), marker.done - tally.done)
 
-    def _commit(self, session: Session, chunk: int, tally: Tally, until: pa.RecordBatch | None = None) -> None:
+    def _commit(self, session: Session, chunk: int, tally: MessageTally, until: pa.RecordBatch | None = None) -> None:
         """Commit a chunk that ends with the rows `until`, or the last one."""
         # Acknowledged first: the marker carries the offsets that the brokers gave.
         session.flush()
@@ -274,13 +276,13 @@ class KafkaSlotWriter:
         place = None if last or not self._may_shrink else self.place(until)
         session.commit(replace(marker, end=end.to_json(), at=str(end), place=place))
 
-    def _require_topics(self, tally: Tally) -> None:
+    def _require_topics(self, tally: MessageTally) -> None:
         """Name the topic that is not there: the commit would only tell that a record failed."""
         for output, error in tally.failed.items():
             if error.code() in MISSING:
                 raise sink_error(self.settings.client, f"produce to {output}", error, LastError())
 
-    def _restore(self, marker: Marker, slot: int, tally: Tally) -> None:
+    def _restore(self, marker: Marker, slot: int, tally: MessageTally) -> None:
         """Take the counts and offsets of committed chunks from the marker, after checking them against the input.
 
         Raises:
@@ -301,7 +303,7 @@ class KafkaSlotWriter:
         tally.go_on_from(marker.done, marker.written, marker.outputs)
 
 
-def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+def produce(session: Producing, batch: pa.RecordBatch, tally: MessageTally) -> None:
     """Hand a batch to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
     try:
         with fatal_error_raised():

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.kafka.headers import CLAIM
 from databus.rows.raw_records import Header, RawRecords
 
@@ -32,7 +32,7 @@ def claimed(batch: RawRecords, rows: Iterable[int], root: str) -> RawRecords:
         SegmentStoreFullError: there is no room for a value; nothing of its record has gone anywhere.
         SourceUnavailableError: the store cannot be used.
     """
-    store = ClaimStore(root)
+    store = LargeValueStore(root)
     values, headers = list(batch.values), list(batch.headers)
     for row in rows:
         value = values[row]

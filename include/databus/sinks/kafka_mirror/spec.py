@@ -17,7 +17,7 @@ from databus.sinks.kafka.spec import Kafka
 
 if TYPE_CHECKING:
     from databus.core.tables.schemas import TableSchema
-    from databus.sinks.kafka_mirror.topic_sync import Following
+    from databus.sinks.kafka_mirror.topic_sync import MirrorClusters
 
 NOT_FOLLOWED = (
     "follower.replication.throttled.replicas",
@@ -147,11 +147,11 @@ class MirrorTopics(Kafka):
 
         return MirrorSink(self, connections.get(self.conn_id), connections.get(self.source_conn_id), context)
 
-    def follow(self, connections: ConnectionSource) -> Following:
+    def follow(self, connections: ConnectionSource) -> MirrorClusters:
         """Resolve both connections, for what is followed beside the records."""
-        from databus.sinks.kafka_mirror.topic_sync import Following
+        from databus.sinks.kafka_mirror.topic_sync import MirrorClusters
 
-        return Following(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
+        return MirrorClusters(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
 
     def beside(self, flow: str, suffix: str) -> MirrorTopics:  # noqa: ARG002 - no name of its topics holds the flow's
         """Return the sink of a backfill: topics whose names end in the suffix, made as the mirrored ones are."""

@@ -16,7 +16,7 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.errors.sink import RecordRejectedError
 from databus.core.positions.offset_map import UNKNOWN
 from databus.rows.raw_records import RawRecords
-from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
+from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, MessageTally
 from databus.sinks.kafka_mirror.large_values import REFERENCE_BYTES, claimed
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ HEADER_OVERHEAD_BYTES = 10
 
 
 @dataclass
-class Piece:
+class ProducedRecords:
     """Records of one partition that were handed to the producer together.
 
     Attributes:
@@ -61,7 +61,7 @@ class Piece:
 
 
 @dataclass
-class MirrorTally(Tally):
+class MirrorTally(MessageTally):
     """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
     Attributes:
@@ -76,7 +76,7 @@ class MirrorTally(Tally):
     claims: str = ""
     shared: bool = False
     claimed: dict[str, list[int]] = field(default_factory=dict)
-    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    pieces: dict[str, list[ProducedRecords]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
     def accept(self, batch: RawRecords) -> RawRecords:
@@ -106,7 +106,7 @@ class MirrorTally(Tally):
         facts = self.outputs.setdefault(name, [-1, -1, 0])
         facts[2] += batch.num_rows
         self.sources[name] = batch.log
-        piece = Piece(batch.offsets)
+        piece = ProducedRecords(batch.offsets)
         self.pieces.setdefault(name, []).append(piece)
         also, last = self.delivered(name, facts), batch.num_rows - 1
         if self.shared:
@@ -186,7 +186,7 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode("ascii")
 
 
-def joined(pieces: Iterable[Piece]) -> list[list[int]]:
+def joined(pieces: Iterable[ProducedRecords]) -> list[list[int]]:
     """Return the runs of pieces whose places are known: [first source offset, first target offset, records]."""
     known = [(piece.offsets, targets) for piece in pieces if (targets := piece.targets) is not None]
     if not known:
@@ -197,7 +197,7 @@ def joined(pieces: Iterable[Piece]) -> list[list[int]]:
     return [[int(sources[a]), int(places[a]), b - a] for a, b in pairwise(edges)]
 
 
-def _begin(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+def _begin(also: Callable[..., None], piece: ProducedRecords) -> Callable[..., None]:
     def callback(error: Any, message: Any) -> None:
         also(error, message)
         # One that was sent again after a lost answer may be acknowledged without an offset.
@@ -207,7 +207,7 @@ def _begin(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
     return callback
 
 
-def _end(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+def _end(also: Callable[..., None], piece: ProducedRecords) -> Callable[..., None]:
     def callback(error: Any, message: Any) -> None:
         also(error, message)
         if error is None and (offset := message.offset()) is not None:
@@ -216,7 +216,7 @@ def _end(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
     return callback
 
 
-def _each(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+def _each(also: Callable[..., None], piece: ProducedRecords) -> Callable[..., None]:
     """Return the callback of all records of a piece: reports of a partition come in the order of its records."""
     begin, end = _begin(also, piece), _end(also, piece)
 

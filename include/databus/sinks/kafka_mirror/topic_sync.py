@@ -20,7 +20,7 @@ from databus.sinks.kafka_mirror.topic_settings import acls, changes, own
 
 
 @dataclass(frozen=True)
-class Followed:
+class TargetChange:
     """One thing that was changed on the target.
 
     Attributes:
@@ -39,7 +39,7 @@ class Followed:
         return f"{self.topic}: {self.what}: {self.before or 'nothing'} → {self.after or 'the default'}"
 
 
-class Following:
+class MirrorClusters:
     """Both clusters of a mirror, through admin clients that are opened when first needed; used by one thread."""
 
     def __init__(self, spec: MirrorTopics, source: Connection, target: Connection):
@@ -47,7 +47,7 @@ class Following:
         self._source = Topics(ClientSettings.of(source, spec.timeout_s))
         self._target = Topics(ClientSettings.of(target, spec.timeout_s))
 
-    def follow(self) -> list[Followed]:
+    def follow(self) -> list[TargetChange]:
         """Bring the topics of the target that are there up to their sources; return what was changed.
 
         Raises:
@@ -65,7 +65,7 @@ class Following:
         done = []
         for topic, name in sorted(short.items()):
             self._target.grow(name, counts[topic])
-            done.append(Followed(name, "partitions", str(known[name]), str(counts[topic])))
+            done.append(TargetChange(name, "partitions", str(known[name]), str(counts[topic])))
         if self._spec.follow_settings and self._spec.copy_settings:
             done += self._settings(there)
         if self._spec.sync_acls:
@@ -77,7 +77,7 @@ class Following:
         self._source.close()
         self._target.close()
 
-    def _settings(self, there: Mapping[str, str]) -> Iterator[Followed]:
+    def _settings(self, there: Mapping[str, str]) -> Iterator[TargetChange]:
         if not there:
             return
         ours = self._source.entries(ConfigResource.Type.TOPIC, sorted(there))
@@ -112,9 +112,9 @@ class Following:
                 raise self._target.error(f"change the settings of topic {resource.name}", error) from error
         for name, found in wanted.items():
             for setting, (before, after) in found.items():
-                yield Followed(name, setting, before, after or "")
+                yield TargetChange(name, setting, before, after or "")
 
-    def _acls(self) -> Iterator[Followed]:
+    def _acls(self) -> Iterator[TargetChange]:
         missing = acls(self._spec, self._rules(self._source)) - self._rules(self._target)
         if not missing:
             return
@@ -124,7 +124,7 @@ class Following:
             except KafkaException as error:
                 raise self._target.error(f"add an access rule to topic {rule.name}", error) from error
             said = f"{_name(rule.permission_type)} {_name(rule.operation)} for {rule.principal} from {rule.host}"
-            yield Followed(rule.name, "acl", "", said)
+            yield TargetChange(rule.name, "acl", "", said)
 
     @staticmethod
     def _rules(side: Topics) -> set[AclBinding]:

@@ -13,7 +13,7 @@ from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
 from databus.sinks.kafka.markers import Place
 from databus.sinks.kafka.session import Producing
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import MessageTally
 from databus.sinks.kafka.topics.grown import GrownTopics
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from databus.sinks.kafka_mirror.tally import MirrorTally
@@ -35,12 +35,12 @@ class MirrorSlotWriter(KafkaSlotWriter):
     too_large: str = "quarantine"
     claims: str = ""
 
-    def tally(self) -> Tally:
+    def tally(self) -> MessageTally:
         """Return a tally that keeps the offset map."""
         shared = bool(self.origin)
         return MirrorTally(self.sink, self.limits, too_large=self.too_large, claims=self.claims, shared=shared)
 
-    def produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
+    def produce(self, session: Producing, batch: RawRecords, tally: MessageTally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
         try:
             with fatal_error_raised():
@@ -59,7 +59,7 @@ class MirrorSlotWriter(KafkaSlotWriter):
             return batch.num_rows if (len(batch.log), batch.log) < (len(log), log) else 0
         return int(np.searchsorted(batch.offsets, offset, "right"))
 
-    def _produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
+    def _produce(self, session: Producing, batch: RawRecords, tally: MessageTally) -> None:
         reports = tally.reports(batch)
         grown = GrownTopics(session.producer, self.settings.client.timeout_s)
         topic, partition = batch.topic, batch.partition

@@ -10,7 +10,7 @@ from databus.sources.kafka.ranges import kafka_offsets
 from databus.sources.kafka.rows import log_name
 
 
-class Between:
+class OffsetBounds:
     """A range of offsets, each partition's own, by which the state of the logs is cut.
 
     Args:

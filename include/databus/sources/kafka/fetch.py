@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FetchRange:
     """Offsets `begin` (inclusive) to `end` (exclusive) of one partition; `epoch` is the leader epoch known at begin."""
 
     topic: str
@@ -56,14 +56,14 @@ class Stretch:
 
 @dataclass
 class _Progress:
-    stretch: Stretch
+    stretch: FetchRange
     next: int
     held: deque[list[Message]] = field(default_factory=deque)
     done: bool = False
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenConsumer:
     """A consumer, and what it reports in the background."""
 
     consumer: Consumer
@@ -84,18 +84,18 @@ class Fetcher:
         settings: ClientSettings,
         isolation: str,
         extra: Mapping[str, Any],
-        stretches: Sequence[Stretch],
+        stretches: Sequence[FetchRange],
         flow: str,
     ):
         self._settings, self._stretches, self._flow = settings, stretches, flow
         config = merged(_SETTINGS, extra, {"isolation.level": isolation, "group.id": "databus.reader"})
         self._key = ("kafka reader", settings, config)
-        found = cast("_Opened | None", kept.take(self._key))
+        found = cast("_OpenConsumer | None", kept.take(self._key))
         self._opened = _opened(settings, config) if found is None else found
         self._consumer, self._seen = self._opened.consumer, self._opened.seen
         self._paused: list[TopicPartition] = []
 
-    def read(self) -> Generator[tuple[Stretch, list[Message]]]:
+    def read(self) -> Generator[tuple[FetchRange, list[Message]]]:
         """Yield all messages of all stretches in their order, at most `AT_ONCE` together; the consumer is done then.
 
         Raises:
@@ -114,7 +114,7 @@ class Fetcher:
             else:
                 self._opened.close()
 
-    def _together(self, group: Sequence[Stretch]) -> Iterator[tuple[Stretch, list[Message]]]:
+    def _together(self, group: Sequence[FetchRange]) -> Iterator[tuple[FetchRange, list[Message]]]:
         progress = {(s.topic, s.partition): _Progress(s, s.begin) for s in group}
         self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin, leader_epoch=s.epoch) for s in group])
         self._paused.clear()
@@ -226,14 +226,14 @@ class Fetcher:
             raise mapped
 
 
-def _opened(settings: ClientSettings, config: Mapping[str, Any]) -> _Opened:
+def _opened(settings: ClientSettings, config: Mapping[str, Any]) -> _OpenConsumer:
     seen = LastError()
-    return _Opened(settings.consumer(config, seen), seen)
+    return _OpenConsumer(settings.consumer(config, seen), seen)
 
 
-def _groups(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
+def _groups(stretches: Sequence[FetchRange]) -> Iterator[list[FetchRange]]:
     """Cut the list into pieces that are fetched together."""
-    group: list[Stretch] = []
+    group: list[FetchRange] = []
     offsets = 0
     for stretch in stretches:
         size = stretch.end - stretch.begin

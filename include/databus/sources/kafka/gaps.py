@@ -10,7 +10,7 @@ from databus.core.errors.source import OffsetPurgedError, SourceUnavailableError
 from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.state.plan import LostRange, SourcePlan
 from databus.kafka.cluster import KafkaCluster, Place
-from databus.sources.kafka.fetch import Stretch
+from databus.sources.kafka.fetch import FetchRange
 from databus.sources.kafka.positions import (
     DELETED,
     JOINED,
@@ -107,7 +107,7 @@ class KafkaGaps:
         return error
 
     def lost_of(
-        self, planned: OffsetRange, stretches: Sequence[Stretch], state: LogState, *, passes: bool, view: bool
+        self, planned: OffsetRange, stretches: Sequence[FetchRange], state: LogState, *, passes: bool, view: bool
     ) -> LostRange | None:
         """Return what the logs have lost of a planned range, None for nothing.
 
@@ -132,7 +132,7 @@ class KafkaGaps:
         why = f"on_gap={self._spec.on_gap}: {_named(gone)}; they were planned, and what is left is read"
         return LostRange(OffsetRange(start, begin), why)
 
-    def _gone(self, stretches: Sequence[Stretch], end: KafkaOffsets, state: LogState) -> list[PartitionGap]:
+    def _gone(self, stretches: Sequence[FetchRange], end: KafkaOffsets, state: LogState) -> list[PartitionGap]:
         positions: dict[str, dict[int, int]] = {}
         for s in stretches:
             positions.setdefault(s.topic, {})[s.partition] = s.begin

@@ -10,7 +10,7 @@ from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.tables.wanted import TablesNow
 from databus.kafka.cluster import KafkaCluster, TopicFacts
 from databus.kafka.selection import is_name
-from databus.sources.kafka.bounded_view import Between
+from databus.sources.kafka.bounded_view import OffsetBounds
 from databus.sources.kafka.positions import LogState
 from databus.sources.kafka.ranges import places_of, unread_of
 from databus.sources.kafka.rows import tables_of
@@ -28,7 +28,7 @@ class KafkaLogs:
         between: what is looked at of them; None for all.
     """
 
-    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster, between: Between | None = None):
+    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster, between: OffsetBounds | None = None):
         self.between = between
         self._spec, self._cluster = spec, cluster
         self._noticed: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class KafkaLogs:
         Raises:
             OffsetPurgedError: a log was replaced between its ends.
         """
-        return KafkaLogs(self._spec, self._cluster, Between(wanted, self._cluster.where))
+        return KafkaLogs(self._spec, self._cluster, OffsetBounds(wanted, self._cluster.where))
 
     def topics(self) -> dict[str, TopicFacts]:
         """Return the topics that are read."""

@@ -9,7 +9,7 @@ from math import ceil
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offsets import KafkaOffsets, Offset
 from databus.kafka.cluster import Place, TopicFacts
-from databus.sources.kafka.fetch import Stretch
+from databus.sources.kafka.fetch import FetchRange
 from databus.sources.kafka.positions import LogState, advanced
 from databus.sources.kafka.rows import log_name
 
@@ -61,11 +61,11 @@ def unread_of(standing: KafkaOffsets, state: LogState) -> dict[str, int]:
     return {topic: left + len(standing.positions.get(topic, {})) - told[topic] for topic, left in found.items()}
 
 
-def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
+def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[FetchRange]:
     """Return what lies between two offsets, in the order in which rows are sorted: short names of logs first."""
     before = start.positions
     found = [
-        Stretch(topic, partition, begin, stop, start.epochs.get(topic, {}).get(partition, -1))
+        FetchRange(topic, partition, begin, stop, start.epochs.get(topic, {}).get(partition, -1))
         for topic, partitions in end.positions.items()
         for partition, stop in partitions.items()
         if stop > (begin := before.get(topic, {}).get(partition, 0))
@@ -73,11 +73,11 @@ def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
     return sorted(found, key=lambda s: (len(name := log_name(s.topic, s.partition)), name))
 
 
-def pieces_of(stretches: Sequence[Stretch], count: int) -> list[tuple[Stretch, ...]]:
+def pieces_of(stretches: Sequence[FetchRange], count: int) -> list[tuple[FetchRange, ...]]:
     """Cut stretches, in their order, into at most `count` pieces of about as many offsets."""
     total = sum(s.end - s.begin for s in stretches)
     size = max(1, ceil(total / max(1, count)))
-    pieces: list[list[Stretch]] = [[]]
+    pieces: list[list[FetchRange]] = [[]]
     room = size
     for stretch in stretches:
         begin = stretch.begin

@@ -16,7 +16,7 @@ from databus.sources.kafka.split import KafkaSplit
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from databus.sources.kafka.fetch import Stretch
+    from databus.sources.kafka.fetch import FetchRange
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RawKafkaSplit(KafkaSplit):
         """Return how many offsets lie in the stretches of the partitions that are mine."""
         return sum(stretch.end - stretch.begin for stretch in self.stretches if mine(stretch.partition))
 
-    def _records(self, stretch: Stretch, messages: Sequence[Message]) -> RawRecords:
+    def _records(self, stretch: FetchRange, messages: Sequence[Message]) -> RawRecords:
         from confluent_kafka import Message
 
         from databus.sources.kafka.rows import log_name

@@ -18,7 +18,7 @@ from databus.core.stamps import credible
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
 from databus.kafka.source_errors import source_error
-from databus.sources.kafka.fetch import Stretch
+from databus.sources.kafka.fetch import FetchRange
 
 log = logging.getLogger(__name__)
 
@@ -84,18 +84,20 @@ class Sampler:
         self._consumer: Consumer | None = None
         self._warned = False
 
-    def look(self, stretches: Sequence[Stretch], *, tail: bool = True) -> Sample:
+    def look(self, stretches: Sequence[FetchRange], *, tail: bool = True) -> Sample:
         """Return what the first and, with `tail`, the last records of the largest stretches show."""
         largest = heapq.nlargest(PARTITIONS, (s for s in stretches if s.end > s.begin), key=lambda s: s.end - s.begin)
-        heads = self._read([Stretch(s.topic, s.partition, s.begin, min(s.end, s.begin + RECORDS)) for s in largest])
+        heads = self._read([FetchRange(s.topic, s.partition, s.begin, min(s.end, s.begin + RECORDS)) for s in largest])
         tails = heads
         if tail and any(s.end - s.begin > RECORDS for s in largest):
-            tails = self._read([Stretch(s.topic, s.partition, max(s.begin, s.end - RECORDS), s.end) for s in largest])
+            tails = self._read(
+                [FetchRange(s.topic, s.partition, max(s.begin, s.end - RECORDS), s.end) for s in largest]
+            )
         sizes = [_size(m) for m in heads]
         mean = max(1, round(sum(sizes) / len(sizes))) if sizes else DEFAULT_BYTES
         return Sample(mean, min(self._times(heads), default=None), max(self._times(tails), default=None))
 
-    def first_times(self, stretches: Sequence[Stretch]) -> dict[Place, datetime]:
+    def first_times(self, stretches: Sequence[FetchRange]) -> dict[Place, datetime]:
         """Return the time of the first record of each stretch; one that does not come, or has none, is left out."""
         if not stretches:
             return {}
@@ -112,7 +114,7 @@ class Sampler:
             self._consumer.close()
             self._consumer = None
 
-    def _first_times(self, consumer: Consumer, waiting: dict[Place, Stretch]) -> dict[Place, datetime]:
+    def _first_times(self, consumer: Consumer, waiting: dict[Place, FetchRange]) -> dict[Place, datetime]:
         found: dict[Place, datetime] = {}
         deadline = monotonic() + _PATIENCE_S * ceil(len(waiting) / _IN_PATIENCE)
         consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
@@ -131,7 +133,7 @@ class Sampler:
         consumer.unassign()
         return found
 
-    def _read(self, stretches: Sequence[Stretch]) -> list[Any]:
+    def _read(self, stretches: Sequence[FetchRange]) -> list[Any]:
         if not stretches:
             return []
         if self._consumer is None:

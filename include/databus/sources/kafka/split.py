@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.schema_registry.settings import RegistrySettings
-from databus.sources.kafka.fetch import Fetcher, Stretch
+from databus.sources.kafka.fetch import Fetcher, FetchRange
 from databus.sources.kafka.spec import KafkaTopics
 from databus.sources.split_rows import SplitRows
 
@@ -36,7 +36,7 @@ class KafkaSplit(SplitRows):
     """
 
     spec: KafkaTopics
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[FetchRange, ...]
     schemas: Mapping[str, tuple[TableSchema, ...]]
     server: str
     client: ClientSettings = field(repr=False)
@@ -62,7 +62,7 @@ class KafkaSplit(SplitRows):
 
         return {form: SchemaDecoder(self.registry, form) for form in self.spec.registry_formats()}
 
-    def _fetched(self) -> Iterator[tuple[Stretch, list[Message]]]:
+    def _fetched(self) -> Iterator[tuple[FetchRange, list[Message]]]:
         return Fetcher(self.client, self.spec.isolation, self.spec.consumer, self.stretches, self.flow).read()
 
 

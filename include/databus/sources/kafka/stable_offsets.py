@@ -25,7 +25,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Standing:
+class HeldStableOffset:
     """A stable offset with records behind it.
 
     Attributes:
@@ -63,7 +63,7 @@ class StableOffsets:
         written = self._cluster.written(ends)
         return {place: written[place] - end for place, end in ends.items() if written.get(place, 0) > end}
 
-    def standing(self, ends: Mapping[Place, int]) -> dict[Place, Standing]:
+    def standing(self, ends: Mapping[Place, int]) -> dict[Place, HeldStableOffset]:
         """Return the stable offsets with records behind them, and since when calls of this have found them there.
 
         Raises:
@@ -71,7 +71,7 @@ class StableOffsets:
         """
         now, held = self._clock(), self.held_back(ends)
         self._since = {(place, ends[place]): self._since.get((place, ends[place]), now) for place in held}
-        return {place: Standing(end, held[place], now - since) for (place, end), since in self._since.items()}
+        return {place: HeldStableOffset(end, held[place], now - since) for (place, end), since in self._since.items()}
 
     def watch(self, ends: Mapping[Place, int]) -> None:
         """Say once of which partitions the stable offset stands still; for a caller that has found nothing to read."""

@@ -6,12 +6,12 @@ from datetime import datetime
 
 import numpy as np
 
-from databus.binlog.server.log_walk import FileStart
+from databus.binlog.server.stretches import FileStart
 from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.dump.kept_segments import SegmentRelay
 from databus.sources.mysql.positions import CLOCK_SLACK, MysqlPositions, first_ms_from
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.server import MysqlServer, ServerLogFile
 
 
 def boundary_at(
@@ -54,7 +54,7 @@ def boundary_at(
     return None
 
 
-def _first_to_read(positions: MysqlPositions, files: list[LogFile], when: datetime) -> int | None:
+def _first_to_read(positions: MysqlPositions, files: list[ServerLogFile], when: datetime) -> int | None:
     """Return the index of the last file before which everything committed earlier; None when there is none such."""
     latest = (when - CLOCK_SLACK).timestamp()
     low, high = 0, len(files)
@@ -67,6 +67,6 @@ def _first_to_read(positions: MysqlPositions, files: list[LogFile], when: dateti
     return low - 1 if low else None
 
 
-def _begin(positions: MysqlPositions, files: list[LogFile], name: str) -> BinlogOffset:
+def _begin(positions: MysqlPositions, files: list[ServerLogFile], name: str) -> BinlogOffset:
     known = next((file for file in files if file.name == name), None)
-    return positions.file_start(known or LogFile(name, 0))
+    return positions.file_start(known or ServerLogFile(name, 0))

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from databus.core.findings import Finding, Level
 from databus.core.positions.lag import Headroom
 from databus.core.positions.offsets import BinlogOffset
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.server import MysqlServer, ServerLogFile
 
 _VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "binlog_expire_logs_auto_purge")
 
 
 def headroom(
-    server: MysqlServer, offset: BinlogOffset, begun_s: Callable[[LogFile], int], warning_s: int
+    server: MysqlServer, offset: BinlogOffset, begun_s: Callable[[ServerLogFile], int], warning_s: int
 ) -> Headroom | None:
     """Measure the headroom of a place of this server's log; None when its file is not there.
 

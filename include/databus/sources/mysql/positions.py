@@ -1,52 +1,35 @@
-"""Places in a server's log: where a flow starts, what a checkpoint may be, where a time lies."""
+"""Places in a server's log: where a flow starts, where a GTID set or a time lies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from databus.binlog.log.capture import TableCapture
-from databus.binlog.log.events import CHECKSUM_BYTES, HEADER_BYTES, MAGIC, EventType, parse_header
+from databus.binlog.log.events import CHECKSUM_BYTES, HEADER_BYTES, EventType, parse_header
 from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
-from databus.binlog.log.transactions.gtid_codec import decode_gtid_set
-from databus.binlog.server.dump import Dump, DumpRequest
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.server.dump import DumpRequest
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
-from databus.sources.mysql.failover.left_log import LeftLog, gtid_list
-from databus.sources.mysql.failover.purged_log import purged
-from databus.sources.mysql.failover.replaced_log import (
-    ReplacedLogCheck,
-    beyond_head,
-    check_created,
-    contradiction,
-    lost_end,
-    replaced,
-)
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.failover.replaced_log import ReplacedLogCheck
+from databus.sources.mysql.place_checks import PlaceChecks
+from databus.sources.mysql.server import ServerLogFile
 from databus.sources.mysql.spec import GTID_PREFIX, file_and_position, parse_time
+from databus.sources.mysql.walked_files import FIRST_POSITION, NO_TABLES, previous_gtids
 
 CLOCK_SLACK = timedelta(seconds=60)
 """A transaction's commit time may lie this far before the creation time of the log file that holds it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_POSITION = len(MAGIC)
-_NO_TABLES = TableCapture(("re:",))
 _GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
-OpenDump = Callable[[DumpRequest], Dump]
 
 
-class MysqlPositions:
+class MysqlPositions(PlaceChecks):
     """Resolves places in one server's log."""
-
-    def __init__(self, server: MysqlServer, open_dump: OpenDump, flow: str):
-        self._server = server
-        self._open_dump = open_dump
-        self._flow = flow
 
     def named(self, start: str) -> BinlogOffset:
         """Return the place that a flow's `start` names.
@@ -56,7 +39,7 @@ class MysqlPositions:
         """
         if start == "latest":
             head = self._server.head()
-            return replace(head, created_s=self.created_s(LogFile(head.file, head.pos)))
+            return replace(head, created_s=self.created_s(ServerLogFile(head.file, head.pos)))
         if start == "earliest":
             return self.earliest()
         if start.startswith(GTID_PREFIX):
@@ -67,92 +50,6 @@ class MysqlPositions:
     def earliest(self) -> BinlogOffset:
         """Return the start of the oldest file."""
         return self.file_start(self._server.log_files()[0])
-
-    def check(self, offset: BinlogOffset) -> None:
-        """Refuse a checkpoint that this server's log does not continue, before anything is read.
-
-        Raises:
-            SourceDivergedError: it is of another server, or of a log that was replaced.
-            OffsetPurgedError: its file was deleted.
-            OffsetInvalidError: it lies past the end of its file, or its file never was.
-        """
-        server = self._server
-        if offset.flavor != server.flavor or (offset.server and offset.server != server.identity):
-            raise SourceDivergedError(
-                f"{server.place}: the checkpoint {offset} is of {offset.flavor} server "
-                f"{offset.server}, this is {server.flavor} {server.identity}",
-                hint="Point the connection at the former server.",
-            )
-        files = {f.name: f for f in server.log_files()}
-        if offset.file not in files:
-            self._missing(offset, list(files.values()))
-        if offset.pos > (size := files[offset.file].size_bytes):
-            self.check_created(offset)
-            if offset.created_s:
-                raise lost_end(server.place, offset, size, self._flow)
-            self._check_executed(offset)
-            raise OffsetInvalidError(
-                f"{server.place}: {offset} is past the end of its file, {size}",
-                hint="The server lost the end of its log (crash, restored copy), or the checkpoint is "
-                "of another one. Compare SHOW BINARY LOGS.",
-            )
-
-    def check_history(self, offset: BinlogOffset) -> None:
-        """Refuse a checkpoint whose place in this server's log belongs to a log that replaced the one that was read.
-
-        By GTID; when the file was begun is compared where it is read (`ReplacedLogCheck`). Where the checkpoint does
-        not say that (an earlier version wrote it), MySQL's file is read up to the place.
-
-        Raises:
-            SourceDivergedError: the GTIDs there are of another history.
-        """
-        if not offset.gtids:
-            return
-        if self._server.flavor == "mariadb":
-            why = contradiction(offset, self._server.gtids_at(offset.file, offset.pos))
-        elif (lacking := self._not_executed(offset)).intervals:
-            # A dump delivers what is still being committed (semi-sync: until a replica answers): the log has it then.
-            lacking = lacking.minus(MysqlGtidSet.parse(self._gtids_before(offset)))
-            why = f"this server never executed {lacking}" if lacking.intervals else ""
-        else:
-            why = "" if offset.created_s else contradiction(offset, self._gtids_before(offset))
-        if why:
-            raise replaced(self._server.place, offset, why, self._flow)
-
-    def _not_executed(self, offset: BinlogOffset) -> MysqlGtidSet:
-        return MysqlGtidSet.parse(offset.gtids).minus(MysqlGtidSet.parse(self._server.head().gtids))
-
-    def check_created(self, offset: BinlogOffset) -> None:
-        """Refuse a checkpoint in a file that was begun at another time than the server's file of that name.
-
-        Raises:
-            SourceDivergedError: it was.
-        """
-        if offset.created_s:
-            created_s = self.created_s(LogFile(offset.file, offset.pos))
-            check_created(self._server.place, offset, (offset.file, created_s), self._flow)
-
-    def _gtids_before(self, offset: BinlogOffset) -> str:
-        """Return the GTIDs executed before a place by a MySQL log file, which is read up to it."""
-        gtids: ExecutedGtids | None = None
-        for piece in self.read(offset.file):
-            if isinstance(piece, FileStart):
-                if piece.name != offset.file:
-                    break
-                continue
-            if gtids is None:
-                gtids = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
-            ends = piece.transactions.end_pos
-            passed = int(np.searchsorted(ends, offset.pos, side="right"))
-            gtids.add(piece.transactions.gtid.slice(0, passed))
-            if passed < len(ends):
-                break
-        return gtids.text() if gtids else ""
-
-    def is_deleted(self, offset: BinlogOffset) -> bool:
-        """Tell whether an offset lies in a file before the first that the server still has; reads no file."""
-        earliest = self._server.log_files()[0]
-        return _of_one_log(offset, earliest) and offset.file_number < earliest.number
 
     def at_position(self, file: str, pos: int) -> BinlogOffset:
         """Return a place given by file and position, with the GTIDs executed there.
@@ -165,9 +62,9 @@ class MysqlPositions:
         """
         offset = BinlogOffset(file, pos, "", self._server.flavor, self._server.identity)
         self.check(offset)
-        if pos == _FIRST_POSITION:
-            return self.file_start(LogFile(file, pos))
-        gtids, boundary, behind, created_s = None, False, _FIRST_POSITION, 0
+        if pos == FIRST_POSITION:
+            return self.file_start(ServerLogFile(file, pos))
+        gtids, boundary, behind, created_s = None, False, FIRST_POSITION, 0
         for piece in self.read(file):
             if isinstance(piece, FileStart):
                 if piece.name != file:
@@ -175,7 +72,7 @@ class MysqlPositions:
                 behind, created_s = piece.pos, piece.created_s
                 continue
             if gtids is None:
-                gtids = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
+                gtids = ExecutedGtids(self._server.flavor, previous_gtids(piece))
             ends = piece.transactions.end_pos
             boundary = boundary or pos in ends or pos in piece.transactions.start_pos or pos == piece.pos
             passed = int(np.searchsorted(ends, pos, side="right"))
@@ -216,7 +113,7 @@ class MysqlPositions:
     def _before(self, file: str, pos: int) -> BinlogOffset:
         """Return the place before a transaction; before a file's first one its start, at which a range can end."""
         found = self.at_position(file, pos)
-        start = self.file_start(LogFile(file, pos))
+        start = self.file_start(ServerLogFile(file, pos))
         return start if start.same_gtids(found) else found
 
     def at_time(self, when: datetime) -> BinlogOffset:
@@ -250,13 +147,13 @@ class MysqlPositions:
             SourceDivergedError: the log was replaced since it was read up to the place.
         """
         request = request_after(after, follow=False)
-        walk = LogWalk(_NO_TABLES, str(after), passes_statements=True)
+        walk = LogWalk(NO_TABLES, str(after), passes_statements=True)
         check = ReplacedLogCheck(self._server.place, after, self._flow, overlaps=overlaps)
         with self._open_dump(request) as dump:
             for batch in dump.batches():
                 for piece in walk.walk(batch):
                     check.look(piece)
-                    if isinstance(piece, Stretch) and len(piece.transactions):
+                    if isinstance(piece, WalkedStretch) and len(piece.transactions):
                         return int(piece.transactions.ts_ms[0])
         return None
 
@@ -272,7 +169,7 @@ class MysqlPositions:
                 created_s = piece.created_s
                 continue
             if waiting is None:
-                waiting = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
+                waiting = ExecutedGtids(self._server.flavor, previous_gtids(piece))
             early = np.flatnonzero(piece.transactions.ts_ms < when_ms)
             last = int(early[-1]) + 1 if len(early) else 0
             waiting.add(piece.transactions.gtid.slice(0, last))
@@ -285,70 +182,8 @@ class MysqlPositions:
         offset = BinlogOffset(file, found, "", self._server.flavor, self._server.identity)
         return self._with_gtids(offset, gtids.text(), created_s)
 
-    def file_start(self, file: LogFile) -> BinlogOffset:
-        """Return the start of a file with the GTIDs executed before it."""
-        return self._begin(file)[0]
-
-    def _begin(self, file: LogFile) -> tuple[BinlogOffset, Stretch | None]:
-        """Return the start of a file, and its first events; None where there are none yet."""
-        first, created_s = None, 0
-        for piece in self.read(file.name):
-            if isinstance(piece, Stretch):
-                first = piece
-                break
-            created_s = piece.created_s if piece.name == file.name else created_s
-        offset = BinlogOffset(file.name, _FIRST_POSITION, "", self._server.flavor, self._server.identity)
-        return self._with_gtids(offset, _previous_gtids(first) if first else "", created_s), first
-
-    def _with_gtids(self, offset: BinlogOffset, gtids: str, created_s: int) -> BinlogOffset:
-        if self._server.flavor == "mariadb":
-            gtids = self._server.gtids_at(offset.file, offset.pos)
-        return replace(offset, gtids=gtids, created_s=created_s)
-
-    def read(self, file: str) -> Iterator[FileStart | Stretch]:
-        """Walk the log from the start of a file to its head."""
-        walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}", passes_statements=True)
-        with self._open_dump(DumpRequest(file, _FIRST_POSITION, self._server.flavor)) as dump:
-            for batch in dump.batches():
-                yield from walk.walk(batch)
-
-    def created_s(self, file: LogFile) -> int:
-        """Return when the server began a file, in seconds of the epoch."""
-        return next(p.created_s for p in self.read(file.name) if isinstance(p, FileStart))
-
     def _size(self, file: str) -> int:
         return next(f.size_bytes for f in self._server.log_files() if f.name == file)
-
-    def _check_executed(self, offset: BinlogOffset) -> None:
-        if offset.gtids and (why := beyond_head(offset, self._server.head().gtids)):
-            raise replaced(self._server.place, offset, why, self._flow)
-
-    def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
-        earliest, place = files[0], self._server.place
-        if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
-            self._check_executed(offset)
-            left = self._left(earliest)
-            if why := left.contradicts(offset):
-                raise replaced(place, offset, why, self._flow)
-            raise purged(place, offset, left.start, self._flow)
-        has = f"the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}"
-        if offset.gtids or offset.created_s:  # a place that was read, and no words of a person
-            raise replaced(place, offset, has, self._flow)
-        raise OffsetInvalidError(
-            f"{place}: {has}",
-            hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",
-        )
-
-    def _left(self, earliest: LogFile) -> LeftLog:
-        """Look at what is left of the log, from its first file on."""
-        start, events = self._begin(earliest)
-        head = self._server.head().gtids
-        if self._server.flavor == "mariadb":
-            return LeftLog(start, head, listed=gtid_list(events) if events else None)
-        return LeftLog(start, head, purged=self._gtid_purged())
-
-    def _gtid_purged(self) -> str:
-        return str(self._server.query("SELECT @@GLOBAL.gtid_purged")[0][0]).replace("\n", "")
 
     def _check_gtid_set(self, wanted: MysqlGtidSet) -> None:
         executed = MysqlGtidSet.parse(self._server.head().gtids)
@@ -370,7 +205,7 @@ class MysqlPositions:
         Events before it may be left out by the server, so positions are taken from the event's own header.
         """
         file = ""
-        with self._open_dump(DumpRequest("", _FIRST_POSITION, self._server.flavor, gtids=gtids)) as dump:
+        with self._open_dump(DumpRequest("", FIRST_POSITION, self._server.flavor, gtids=gtids)) as dump:
             for batch in dump.batches():
                 at = 0
                 while at < batch.end:
@@ -400,15 +235,3 @@ def request_after(offset: BinlogOffset, *, follow: bool) -> DumpRequest:
 def first_ms_from(when: datetime) -> int:
     """Return the first whole millisecond, the resolution of commit times, that is not before a time."""
     return -((_EPOCH - when) // timedelta(milliseconds=1))
-
-
-def _previous_gtids(piece: Stretch) -> str:
-    """Return the GTID set that a MySQL file's first event says was executed before it; "" where there is none."""
-    if len(piece.events) <= HEADER_BYTES or piece.events[4] != EventType.PREVIOUS_GTIDS:
-        return ""
-    size = parse_header(piece.events[:HEADER_BYTES].tobytes()).size_bytes
-    return str(decode_gtid_set(piece.events[HEADER_BYTES:size].tobytes()))
-
-
-def _of_one_log(offset: BinlogOffset, file: LogFile) -> bool:
-    return offset.file.rpartition(".")[0] == file.name.rpartition(".")[0]

@@ -21,7 +21,7 @@ _FACTS = ("version", "lower_case_table_names", *_IDENTITY)
 
 
 @dataclass(frozen=True)
-class LogFile:
+class ServerLogFile:
     """One file of the server's log.
 
     Attributes:
@@ -101,7 +101,7 @@ class MysqlServer:
         """Return the global variables of these names that the server knows."""
         return self._asking(lambda server: server.variables(*names))
 
-    def log_files(self) -> list[LogFile]:
+    def log_files(self) -> list[ServerLogFile]:
         """Return the files of the log, oldest first.
 
         Raises:
@@ -114,7 +114,7 @@ class MysqlServer:
             if "1381" in error.message:
                 raise self._no_log() from None
             raise
-        return [LogFile(str(row[0]), int(row[1])) for row in rows]
+        return [ServerLogFile(str(row[0]), int(row[1])) for row in rows]
 
     def head(self) -> BinlogOffset:
         """Return the end of the log with the GTIDs executed there.

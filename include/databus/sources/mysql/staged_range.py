@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.expansion import MOST_EXPANDED_BYTES
 from databus.binlog.log.statements.column_renames import columns_renamed
 from databus.binlog.log.statements.identifiers import lowered
 from databus.binlog.log.statements.scope import subjects_of
@@ -33,10 +34,7 @@ from databus.core.events import Op
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
-from databus.sources.mysql.tables.moved_columns import Place, moved_columns
-
-_MOST_EXPANDED_BYTES = 64 << 20
-"""Bound of compressed events when expanded, of those that are walked at once; a larger one stands alone."""
+from databus.sources.mysql.tables.moved_columns import StatementPlace, moved_columns
 
 
 def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> SourcePlan:
@@ -101,7 +99,7 @@ def _rows_before(index: RangeIndex) -> tuple[int, ...]:
     return tuple(before.get(table.schema_id, 0) for table in index.tables)
 
 
-def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[Place, LoggedStatement]]:
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[StatementPlace, LoggedStatement]]:
     """Yield each statement, as a task reads them, with its place; one of the flow's tables ends its segment.
 
     The segments tell, whichever version staged them.
@@ -116,10 +114,10 @@ def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[Place,
         walker = Walker(segment.file, segment.start_pos, definitions=pinned, passes_statements=True)
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
-            walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
+            walk = walker.walk(data[at:], MOST_EXPANDED_BYTES)
             ends = [*walk.transactions.end_pos.tolist(), segment.end_pos]
             for logged in walk.statements:
-                yield Place(number, ends[min(logged.transaction, len(ends) - 1)], behind, rows), logged
+                yield StatementPlace(number, ends[min(logged.transaction, len(ends) - 1)], behind, rows), logged
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes
@@ -170,8 +168,8 @@ def _altered(action: Action, index: RangeIndex) -> str:
 
 
 def _acted(
-    actions: Iterable[tuple[Place, Action]], index: RangeIndex
-) -> Iterator[tuple[Place, Action, Sequence[tuple[str, str]], str]]:
+    actions: Iterable[tuple[StatementPlace, Action]], index: RangeIndex
+) -> Iterator[tuple[StatementPlace, Action, Sequence[tuple[str, str]], str]]:
     """Yield each action with the tables that it renames, and of an ALTER its table as it is called behind it."""
     for place, action in actions:
         yield place, action, list(_renamed(action, index)), _altered(action, index)

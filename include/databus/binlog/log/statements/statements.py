@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from databus.binlog.log.query_status import is_temporary
 from databus.binlog.log.statements.identifiers import as_compared
 from databus.binlog.log.statements.table_queries import may_call, query_at
-from databus.binlog.log.statements.tokens import Token, qualified, tokens_of, without_settings
+from databus.binlog.log.statements.tokens import StatementToken, qualified, tokens_of, without_settings
 from databus.binlog.values.charsets import charset_of
 
 
@@ -165,7 +165,7 @@ def savepoint_name(sql: str) -> str:
     return as_compared(tokens[-1].name) if tokens else ""
 
 
-def _definition(tokens: list[Token], words: list[str]) -> Statement:
+def _definition(tokens: list[StatementToken], words: list[str]) -> Statement:
     verb = words[0]
     if verb not in ("CREATE", "ALTER", "DROP", "RENAME"):
         return Statement(StatementKind.DEFINITION)
@@ -204,7 +204,7 @@ def _definition(tokens: list[Token], words: list[str]) -> Statement:
     return Statement(StatementKind.DEFINITION)
 
 
-def _is_unlogged(tokens: list[Token], words: list[str], at: int) -> bool:
+def _is_unlogged(tokens: list[StatementToken], words: list[str], at: int) -> bool:
     """Tell whether one of the changes that ALTER TABLE lists behind its table is one that no row event tells."""
     at += (words[at : at + 1] == ["NOWAIT"]) + 2 * (words[at : at + 1] == ["WAIT"])
     depth = 0
@@ -224,7 +224,7 @@ def _takes_rows(words: list[str]) -> bool:
     )
 
 
-def _further_tables(tokens: list[Token], at: int, verb: str) -> Iterator[ObjectName]:
+def _further_tables(tokens: list[StatementToken], at: int, verb: str) -> Iterator[ObjectName]:
     """Yield the tables that DROP and RENAME list, those that tables are renamed to, and one that a partition becomes.
 
     That is one that is exchanged with it, or converted to it or from it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from databus.binlog.log.statements.tokens import Token
+from databus.binlog.log.statements.tokens import StatementToken
 
 _WORDS = """
     ALL AND ANY AS BETWEEN BY CASE COLUMNS DISTINCT DIV ELSE EXCEPT EXISTS FOR FROM HAVING IN INDEX
@@ -51,7 +51,7 @@ _FUNCTIONS = """
 _BEFORE_PARENTHESES = frozenset(f"{_WORDS} {_TYPES} {_FUNCTIONS}".split())
 
 
-def query_at(tokens: Sequence[Token], at: int) -> int | None:
+def query_at(tokens: Sequence[StatementToken], at: int) -> int | None:
     """Return where CREATE TABLE names rows behind its table: SELECT, TABLE or VALUES, which bare can be no name there.
 
     Partitions have VALUES as well, with LESS THAN or IN.
@@ -68,7 +68,7 @@ def query_at(tokens: Sequence[Token], at: int) -> int | None:
     return None
 
 
-def may_call(tokens: Sequence[Token], at: int) -> bool:
+def may_call(tokens: Sequence[StatementToken], at: int) -> bool:
     """Tell whether a query calls what may be a stored function, which may change rows: MariaDB lets it, MySQL not.
 
     Args:

@@ -17,7 +17,7 @@ NO_BACKSLASH_ESCAPES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Token:
+class StatementToken:
     """One token.
 
     Attributes:
@@ -33,7 +33,7 @@ class Token:
     end: int
 
 
-def tokens_of(sql: str, most: int, sql_mode: int = 0) -> list[Token]:
+def tokens_of(sql: str, most: int, sql_mode: int = 0) -> list[StatementToken]:
     """Return the first tokens of a statement.
 
     Args:
@@ -41,24 +41,24 @@ def tokens_of(sql: str, most: int, sql_mode: int = 0) -> list[Token]:
         most: how many tokens at most.
         sql_mode: the session's, as bits.
     """
-    found: list[Token] = []
+    found: list[StatementToken] = []
     for match in (_TOKEN_UNESCAPED if sql_mode & NO_BACKSLASH_ESCAPES else _TOKEN).finditer(sql):
         text, end = match[0], match.end()
         if match["quoted"]:
-            found.append(Token(text, "", text[1:-1].replace("``", "`"), end))
+            found.append(StatementToken(text, "", text[1:-1].replace("``", "`"), end))
         elif match["word"]:
-            found.append(Token(text, text.upper(), text, end))
+            found.append(StatementToken(text, text.upper(), text, end))
         elif match["string"]:
             # ANSI_QUOTES writes names like this; harmless where it is a literal.
-            found.append(Token(text, "", text[1:-1].replace('""', '"') if text[0] == '"' else "", end))
+            found.append(StatementToken(text, "", text[1:-1].replace('""', '"') if text[0] == '"' else "", end))
         elif match["sign"]:
-            found.append(Token(text, "", "", end))
+            found.append(StatementToken(text, "", "", end))
         if len(found) >= most:
             break
     return found
 
 
-def qualified(tokens: list[Token], at: int) -> tuple[str, str, int]:
+def qualified(tokens: list[StatementToken], at: int) -> tuple[str, str, int]:
     """Read `database.table` or `table`; returns both names and the index after them."""
     if at >= len(tokens) or not tokens[at].name:
         return "", "", at

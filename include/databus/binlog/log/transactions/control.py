@@ -20,7 +20,7 @@ from databus.binlog.log.statements.statements import (
 )
 from databus.binlog.log.table_bindings import TableBindings
 from databus.binlog.log.transactions.gtids import parse_mariadb_gtid, parse_tagged_gtid
-from databus.binlog.log.transactions.rolled_back_rows import TakenBack
+from databus.binlog.log.transactions.rolled_back_rows import RolledBackRows
 from databus.binlog.log.transactions.xa import XaEvent, XaPhase, parse_prepare, parse_second_phase
 from databus.binlog.log.walk import LoggedStatement, RowsByStatement
 from databus.binlog.log.walk_faults import refuse_statement, walk_fault
@@ -59,7 +59,7 @@ class TransactionControl:
         self.statements: list[LoggedStatement] = []
         self.xa: list[XaEvent] = []
         self.tagged: dict[int, str] = {}
-        self.taken_back = TakenBack()
+        self.taken_back = RolledBackRows()
         self.values = StatementValues(place)
         self._undecided = -1
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 
 
-class Delivered:
+class DeliveredGtids:
     """Tells by GTID whether a transaction was delivered."""
 
     def __init__(self, flavor: str, gtids: str):

@@ -16,7 +16,7 @@ from databus.binlog.kernels import walk as w
 Ints = npt.NDArray[np.int64]
 
 
-class TakenBack:
+class RolledBackRows:
     """The rows events of one walker's open transaction that still count; lasts between walks."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ def _changed_for_sure(topics: Topics, known: KnownOutputs) -> Sequence[ChangedOu
 
 
 @dataclass(frozen=True)
-class Standing:
+class PinnedTopics:
     """What a writer, in whatever process it runs, looks at between its rows; picklable.
 
     Attributes:
@@ -89,7 +89,7 @@ class Standing:
     client: ClientSettings
 
     @classmethod
-    def of(cls, plan: Plan, sink: str, client: ClientSettings) -> Standing:
+    def of(cls, plan: Plan, sink: str, client: ClientSettings) -> PinnedTopics:
         """Return it for a plan."""
         since = f"batch {plan.batch} was planned at {plan.clock.isoformat(timespec='seconds')}"
         return cls(plan.flow, sink, KnownOutputs(plan.sinks[sink].ids, since), client)

@@ -15,17 +15,18 @@ from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
 from databus.binlog.segments.former_segments import former_segments
 from databus.binlog.segments.kept_log import KeptLog, chain_from
 from databus.binlog.segments.kept_segments import KeptSegment, KeptSegments
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.segment import RangeIndex
-from databus.binlog.server.log_walk import LogWalk, Stretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
 from databus.sources.mysql.positions import CLOCK_SLACK
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.server import MysqlServer, ServerLogFile
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class SegmentRelay:
             except DatabusError as error:
                 log.warning("%s", error)
 
-    def forget(self, standing: BinlogOffset, start_of: Callable[[LogFile], BinlogOffset]) -> None:
+    def forget(self, standing: BinlogOffset, start_of: Callable[[ServerLogFile], BinlogOffset]) -> None:
         """Delete what is kept of a log that was replaced, and nothing of the one that took its place; safe to repeat.
 
         Args:
@@ -98,7 +99,7 @@ class SegmentRelay:
         if self._limit and time.monotonic() - self._claims_pruned > _CLAIMS_EVERY_S:
             self._claims_pruned = time.monotonic()
             try:
-                for claim in ClaimStore(self._root).prune(self._limit):
+                for claim in LargeValueStore(self._root).prune(self._limit):
                     log.info("claim %s is no longer kept", claim.path)
             except DatabusError as error:
                 log.warning("%s", error)
@@ -117,7 +118,7 @@ class SegmentRelay:
         walk = LogWalk(_NO_TABLES, str(after))
         for batch in kept.batches():
             for piece in walk.walk(batch):
-                if isinstance(piece, Stretch) and len(piece.transactions):
+                if isinstance(piece, WalkedStretch) and len(piece.transactions):
                     return int(piece.transactions.ts_ms[0])
         return None
 
@@ -144,7 +145,7 @@ class SegmentRelay:
                 return KeptLog(self._kept(), [segment], BinlogOffset(file, pos, "", segment.flavor, segment.server))
         return None
 
-    def stretches_before(self, start: BinlogOffset) -> Iterator[Sequence[Stretch]]:
+    def stretches_before(self, start: BinlogOffset) -> Iterator[Sequence[WalkedStretch]]:
         """Yield what is kept without a gap before a place, the newest segment first; transactions and XA phases only.
 
         The segment that holds the place comes whole.
@@ -217,10 +218,10 @@ class SegmentRelay:
                 return False
         return gtids.text() == _normal(start).gtids
 
-    def _pieces(self, segment: KeptSegment) -> list[Stretch]:
+    def _pieces(self, segment: KeptSegment) -> list[WalkedStretch]:
         walk = LogWalk(_NO_TABLES, str(segment.start))
         alone = KeptLog(self._kept(), [segment], segment.start)
-        return [p for b in alone.batches() for p in walk.walk(b) if isinstance(p, Stretch)]
+        return [p for b in alone.batches() for p in walk.walk(b) if isinstance(p, WalkedStretch)]
 
     def _kept(self) -> KeptSegments:
         if self._known is None:

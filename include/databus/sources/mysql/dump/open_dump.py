@@ -12,7 +12,7 @@ import numpy as np
 
 from databus.binlog.segments.kept_log import made_up_rotate
 from databus.binlog.server.dump import Dump, Events
-from databus.binlog.server.log_walk import FileStart, Stretch
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.positions.offsets import BinlogOffset
 
 LARGEST_TAIL_BYTES = 8 << 20
@@ -50,7 +50,7 @@ class FollowedDump:
             yield Events(np.frombuffer(known, np.uint8), len(known), repeated=True)
         yield from _each(self._events)
 
-    def passed(self, piece: FileStart | Stretch) -> None:
+    def passed(self, piece: FileStart | WalkedStretch) -> None:
         """Note what a walk of `batches` has yielded, before the next piece is asked for."""
         if isinstance(piece, FileStart):
             # The log went on in another file: the next range asks again.

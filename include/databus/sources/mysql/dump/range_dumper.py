@@ -8,7 +8,8 @@ from pathlib import Path
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.segments.kept_log import KeptLog
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_walk import LogWalk
@@ -50,7 +51,7 @@ class RangeDumper:
             definitions: completes tables whose events do not describe them.
         """
         self._dumps, self._server = dumps, dumps.server
-        self._capture, self._relay, self._stores, self._definitions = capture, relay, stores, definitions
+        self.capture, self._relay, self._stores, self._definitions = capture, relay, stores, definitions
         self._running: Dump | FollowedDump | KeptLog | None = None
         self.turns: Turns | None = None
         self.tables_moved = False
@@ -105,7 +106,7 @@ class RangeDumper:
         definitions = self._definitions.begin(start)
         store = self._stores.segments()
         staging = store.stage()
-        capture = dataclasses.replace(self._capture, folds=self._server.folds_names)
+        capture = dataclasses.replace(self.capture, folds=self._server.folds_names)
         place = f"{self._server.place}: {start}"
         walk = LogWalk(
             capture,
@@ -152,7 +153,7 @@ class RangeDumper:
     def _exists(self, database: str, table: str) -> bool:
         """Tell whether there is a captured table beside temporary ones, or may be, out of the account's sight."""
         return (
-            f"{database}.{table}" in self._capture.include
+            f"{database}.{table}" in self.capture.include
             or MysqlColumns(self._server).has(database, table)
             or not MysqlSight.of(self._server.query("SHOW GRANTS")).shows(database, table)
         )

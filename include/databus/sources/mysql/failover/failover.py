@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from databus.binlog.log.transactions.delivered_gtids import Delivered
-from databus.binlog.server.log_walk import FileStart
+from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
+from databus.binlog.server.stretches import FileStart
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.wait import MariadbWaiting, MysqlWaiting, Waiting
 from databus.sources.mysql.positions import MysqlPositions
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.server import MysqlServer, ServerLogFile
 
 _DECIDE = (
     "Nothing was skipped. Compare these transactions with the sinks (SHOW BINLOG EVENTS), then start a flow anew with "
@@ -42,9 +42,9 @@ class Resumption:
     until: BinlogOffset | None = None
 
     @property
-    def delivered(self) -> Delivered | None:
+    def delivered(self) -> DeliveredGtids | None:
         """Transactions to leave out up to `until`."""
-        return Delivered(self.former.flavor, self.former.gtids) if self.until else None
+        return DeliveredGtids(self.former.flavor, self.former.gtids) if self.until else None
 
     def __str__(self) -> str:
         former, place = self.former, self.place
@@ -55,7 +55,7 @@ class Resumption:
 
 
 @dataclass(frozen=True)
-class _Logged:
+class _LoggedTransaction:
     """A transaction of the new server's log."""
 
     gtid: str
@@ -112,7 +112,7 @@ class MysqlFailover:
         )
         if waiting.done:
             return Resumption(former, place)
-        delivered, between = Delivered(former.flavor, former.gtids), []
+        delivered, between = DeliveredGtids(former.flavor, former.gtids), []
         for transaction in self._transactions(start.file):
             if fault := waiting.fault(transaction.gtid):
                 raise self._diverged(f"at {transaction.file}:{transaction.start_pos} {fault}")
@@ -131,7 +131,7 @@ class MysqlFailover:
             "A replica that is to take over needs log_replica_updates (log_slave_updates) ON.",
         )
 
-    def _check_errant(self, former: BinlogOffset, between: list[_Logged]) -> None:
+    def _check_errant(self, former: BinlogOffset, between: list[_LoggedTransaction]) -> None:
         """Refuse undelivered transactions before delivered ones, unless the former server may have had them later."""
         errant = [t for t in between if not self._may_be_a_hole(former, t.gtid)]
         if errant:
@@ -189,10 +189,10 @@ class MysqlFailover:
             low, high = (middle, high) if before(self._start(files[middle]).gtids) else (low, middle - 1)
         return self._start(files[low])
 
-    def _start(self, file: LogFile) -> BinlogOffset:
+    def _start(self, file: ServerLogFile) -> BinlogOffset:
         return self._positions.file_start(file)
 
-    def _transactions(self, file: str) -> Iterator[_Logged]:
+    def _transactions(self, file: str) -> Iterator[_LoggedTransaction]:
         for piece in self._positions.read(file):
             if isinstance(piece, FileStart):
                 continue
@@ -200,7 +200,7 @@ class MysqlFailover:
             for gtid, begin, end in zip(
                 log.gtid.to_pylist(), log.start_pos.tolist(), log.end_pos.tolist(), strict=True
             ):
-                yield _Logged(gtid, log.file, begin, end)
+                yield _LoggedTransaction(gtid, log.file, begin, end)
 
     def _check_gtids_are_on(self, former: BinlogOffset) -> None:
         server = self._server

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from databus.binlog.log.events import HEADER_BYTES, EventType, parse_header
 from databus.binlog.log.transactions.gtid_codec import decode_gtid_list
-from databus.binlog.server.log_walk import Stretch
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.replaced_log import begun
@@ -86,7 +86,7 @@ class LeftLog:
         return last[1] > number or last == (server, number)
 
 
-def gtid_list(first: Stretch) -> GtidList | None:
+def gtid_list(first: WalkedStretch) -> GtidList | None:
     """Return what the GTID_LIST event that a MariaDB log file begins with says; None where there is none."""
     if len(first.events) <= HEADER_BYTES or first.events[4] != EventType.GTID_LIST:
         return None

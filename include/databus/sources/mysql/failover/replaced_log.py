@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from databus.binlog.log.transactions.delivered_gtids import Delivered
-from databus.binlog.server.log_walk import FileStart, Stretch
+from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.gtid import Interval, MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
@@ -65,7 +65,7 @@ class ReplacedLogCheck:
         self._place, self._start, self._flow = place, start, flow
         self._looks_at_first = start.flavor == "mysql" and bool(start.gtids) and not overlaps
 
-    def look(self, piece: FileStart | Stretch) -> None:
+    def look(self, piece: FileStart | WalkedStretch) -> None:
         """Take what the log walk yields, in order.
 
         Raises:
@@ -78,7 +78,7 @@ class ReplacedLogCheck:
         elif self._looks_at_first and len(piece.transactions):
             self._looks_at_first = False
             first = str(piece.transactions.gtid[0].as_py())
-            if first in Delivered(start.flavor, start.gtids):
+            if first in DeliveredGtids(start.flavor, start.gtids):
                 at = f"{piece.transactions.file}:{int(piece.transactions.start_pos[0])}"
                 why = f"{first}, which was executed before it, follows it at {at}"
                 raise replaced(self._place, start, why, self._flow)

@@ -12,7 +12,7 @@ MOST_BYTES = (16 << 20) - (256 << 10)
 
 
 @dataclass(frozen=True)
-class ClaimRules:
+class LargeValueRules:
     """When a row is too large, and where its largest values go.
 
     Attributes:

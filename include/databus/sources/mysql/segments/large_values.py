@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.rows.columns import text
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 
 Exceptions = dict[int, dict[int, str | bytes | LargeValue]]
 
 
-class RowClaims:
+class RowLargeValues:
     """Applies the rules of one source."""
 
-    def __init__(self, rules: ClaimRules):
-        self._store, self._over = ClaimStore(rules.root), rules.over_bytes
+    def __init__(self, rules: LargeValueRules):
+        self._store, self._over = LargeValueStore(rules.root), rules.over_bytes
 
     def applied(self, batch: TableBatch) -> TableBatch:
         """Return a batch none of whose row images holds more than the limit, key columns apart.
 
-        What is claimed is a `ClaimText` among the exceptions. Images that no change names are not looked at.
+        What is claimed is a `LargeValueReference` among the exceptions. Images that no change names are not looked at.
 
         Raises:
             SegmentStoreFullError: there is no room for a value; nothing of its row has gone anywhere.

@@ -97,7 +97,7 @@ class LibraryEvents:
             batches.extend(emission.rows(_table_batch(table, changes, self._ids), log))
         yield from in_log_order(batches)
 
-    def _changes(self) -> Iterator[TableEvent | _Change]:
+    def _changes(self) -> Iterator[TableEvent | _RowChange]:
         """Yield captured row changes and table events in log order, with their place in their transaction."""
         lines = {int(line[R_AT]): number for number, line in enumerate(self._walk.rows)}
         statements = {s.row_event: s for s in self._walk.statements}
@@ -165,7 +165,7 @@ class LibraryEvents:
 
     def _change(
         self, table: TableMap, event_type: int, row: dict[str, Any], transaction: int, ordinal: int, at: int
-    ) -> _Change:
+    ) -> _RowChange:
         op = _OPS[event_type]
         before = after = None
         if op == UPDATE:
@@ -175,7 +175,7 @@ class LibraryEvents:
             after = self._image(table, row["values"], row["none_sources"], at)
         else:
             before = self._image(table, row["values"], row["none_sources"], at)
-        return _Change(table, op, before, after, transaction, ordinal)
+        return _RowChange(table, op, before, after, transaction, ordinal)
 
     def _image(self, table: TableMap, values: dict[str, Any], sources: dict[str, str], at: int) -> list[Any]:
         image = []
@@ -235,7 +235,7 @@ class LibraryEvents:
         return f"{self._walker.file}:{raw + self._walker.position - self._walk.consumed_bytes}"
 
 
-class _Change:
+class _RowChange:
     """One row change."""
 
     __slots__ = ("after", "before", "op", "ordinal", "table", "transaction")
@@ -268,14 +268,14 @@ class _Pending:
     """Row changes and table events that wait to be emitted together."""
 
     def __init__(self) -> None:
-        self.tables: dict[int, tuple[TableMap, list[_Change]]] = {}
+        self.tables: dict[int, tuple[TableMap, list[_RowChange]]] = {}
         self.events: list[TableEvent] = []
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def add(self, item: TableEvent | _Change) -> None:
+    def add(self, item: TableEvent | _RowChange) -> None:
         """Take one more."""
         self._size += 1
         if isinstance(item, TableEvent):
@@ -300,7 +300,7 @@ def _allowed_events() -> frozenset[type]:
     )
 
 
-def _table_batch(table: TableMap, changes: list[_Change], ids: SchemaIds) -> TableBatch:
+def _table_batch(table: TableMap, changes: list[_RowChange], ids: SchemaIds) -> TableBatch:
     images: list[list[Any]] = []
     before = np.full(len(changes), -1, np.int32)
     after = np.full(len(changes), -1, np.int32)

@@ -18,7 +18,8 @@ from databus.binlog.segments.kept_log import KeptLog
 from databus.binlog.segments.segment import FetchedPrepare
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.dump import Dump, DumpRequest
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors.source import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
 from databus.core.private_files import private_file
@@ -125,19 +126,19 @@ class PreparedTransactions:
                 return last.prepare
         return None
 
-    def _stretches(self, file: str) -> Iterator[Stretch]:
+    def _stretches(self, file: str) -> Iterator[WalkedStretch]:
         """Yield the stretches of one file of the server's log."""
         walk = LogWalk(_NO_TABLES, f"{self._server.place}: {file}", passes_statements=True)
         with self._open_dump(DumpRequest(file, len(MAGIC), self._server.flavor)) as dump:
             for batch in dump.batches():
                 for piece in walk.walk(batch):
-                    if isinstance(piece, Stretch):
+                    if isinstance(piece, WalkedStretch):
                         yield piece
                     elif piece.name != file:
                         return
 
     @staticmethod
-    def _last_phase(wanted: WantedPrepare, pieces: Iterable[Stretch]) -> _Phase | None:
+    def _last_phase(wanted: WantedPrepare, pieces: Iterable[WalkedStretch]) -> _Phase | None:
         """Return the newest phase of the wanted xid before its commit in some stretches of the log."""
         found: _Phase | None = None
         for piece in pieces:
@@ -159,7 +160,7 @@ class _Phase:
     prepare: PreparedTransaction | None
 
 
-def _is_prepare(piece: Stretch, prepared: PreparedTransaction) -> bool:
+def _is_prepare(piece: WalkedStretch, prepared: PreparedTransaction) -> bool:
     return any(
         x.transaction == 0 and x.phase is XaPhase.PREPARE and x.xid == prepared.xid for x in piece.xa
     ) and prepared.end_pos == int(piece.transactions.end_pos[0])

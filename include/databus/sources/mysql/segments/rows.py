@@ -22,7 +22,7 @@ from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
 from databus.rows.slices import sliced
 from databus.sources.mysql.row_filters import RowFilters
-from databus.sources.mysql.segments.large_values import RowClaims
+from databus.sources.mysql.segments.large_values import RowLargeValues
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit, check_count
 
 _WHOLE_BYTES = TARGET_BYTES + TARGET_BYTES // 4
@@ -38,8 +38,8 @@ def segment_rows(
     Raises:
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
-    counted = _Counted(segment)
-    claims = RowClaims(split.claims) if split.claims is not None else None
+    counted = _CountedChanges(segment)
+    claims = RowLargeValues(split.claims) if split.claims is not None else None
     emission = Emission(split.server, form, counted.add, split.filters, claims, split.prefix)
     if split.decoder == "library":
         from databus.sources.mysql.segments.library_decoder import LibraryEvents
@@ -68,7 +68,7 @@ class Emission:
     form: ImageForm
     count: Callable[[int], None]
     filters: RowFilters
-    claims: RowClaims | None = None
+    claims: RowLargeValues | None = None
     prefix: str = ""
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ class Emission:
         return emit_events(events, log, self.server, self.form, self.prefix)
 
 
-class _Counted:
+class _CountedChanges:
     """Counts row changes on their way."""
 
     def __init__(self, segment: SegmentAddress):

@@ -12,7 +12,7 @@ from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.row_filters import ALL_ROWS, RowFilters
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.split_rows import SplitRows
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SegmentSplit(SplitRows):
     decoder: Literal["numba", "library"] = "numba"
     definitions: tuple[PinnedDefinition, ...] = ()
     filters: RowFilters = ALL_ROWS
-    claims: ClaimRules | None = None
+    claims: LargeValueRules | None = None
     prefix: str = ""
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:

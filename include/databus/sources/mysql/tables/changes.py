@@ -14,7 +14,8 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.statements.scope import as_logged
 from databus.binlog.log.walk import Walk
 from databus.binlog.server.dump import Dump, DumpRequest
-from databus.binlog.server.log_walk import FileStart, LogWalk
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart
 from databus.core.errors.source import DecodeError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.replaced_log import check_created

@@ -17,7 +17,7 @@ from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.actions import EVERY_TABLE, action_of, touched
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
-from databus.binlog.schema_history.definition import Place, TableDefinition, TableName, place_of
+from databus.binlog.schema_history.definition import LogPosition, TableDefinition, TableName, place_of
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
@@ -96,7 +96,7 @@ class FollowedDefinitions:
         if self._history is None:
             return
         place = place_of(file, end_pos)
-        before = Place(place.number, place.pos - 1)
+        before = LogPosition(place.number, place.pos - 1)
         found = interpret(query, self._history, before, f"{file}:{end_pos}", self._flavor, fold=self._fold)
         for name, entry in found.items():
             self._history.add(name, replace(entry, place=place))
@@ -108,7 +108,7 @@ class FollowedDefinitions:
 
     def used(self, end: BinlogOffset) -> tuple[PinnedDefinition, ...]:
         """Return the definitions used up to an offset."""
-        last = Place(end.file_number, end.pos)
+        last = LogPosition(end.file_number, end.pos)
         return tuple(u for u in self._used if place_of(u.file, u.pos) < last)
 
 
@@ -118,7 +118,7 @@ class _Statements:
 
     flavor: str
     fold: bool
-    found: list[tuple[Place, str, frozenset[TableName]]]
+    found: list[tuple[LogPosition, str, frozenset[TableName]]]
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:  # noqa: ARG002
         """Nothing to add: no rows are read."""
@@ -193,7 +193,9 @@ class MysqlDefinitions:
         """Prove one table's definition from the walk's start on, or from a prepare before it; "", or why it cannot."""
         assert self._history is not None  # noqa: S101 - it is opened before anything is proven
         prepared = missing.prepared
-        if prepared is None or not place_of(prepared.file, prepared.start_pos) < Place(start.file_number, start.pos):
+        if prepared is None or not place_of(prepared.file, prepared.start_pos) < LogPosition(
+            start.file_number, start.pos
+        ):
             self._history.add_proven(self._proven(start, [name]))
             return ""
         begin = BinlogOffset(prepared.file, prepared.start_pos, "", self._server.flavor, self._server.identity)
@@ -217,7 +219,7 @@ class MysqlDefinitions:
     def end(self, end: BinlogOffset) -> None:
         """Keep what a range up to this offset has shown; called before the range is planned."""
         if self._history is not None and self._kept_in is not None:
-            self._history.covered = max(self._history.covered, Place(end.file_number, end.pos))
+            self._history.covered = max(self._history.covered, LogPosition(end.file_number, end.pos))
             self._history.prune()
             self._kept_in.save(self._history)
 
@@ -240,7 +242,7 @@ class MysqlDefinitions:
         return self._seeded(start)
 
     def _seeded(self, start: BinlogOffset) -> SchemaHistory:
-        place = Place(start.file_number, start.pos)
+        place = LogPosition(start.file_number, start.pos)
         history = SchemaHistory(start, place)
         history.add_proven(self._proven(start, None))
         self._kept_in = self._stores()[-1]
@@ -253,7 +255,7 @@ class MysqlDefinitions:
 
         A statement between two readings of the log's head may or may not be in what was read: then it is read again.
         """
-        place = Place(start.file_number, start.pos)
+        place = LogPosition(start.file_number, start.pos)
         for _ in range(_TRIES):
             before = self._server.head()
             visible = self._columns.table_names()
@@ -263,7 +265,7 @@ class MysqlDefinitions:
             )
             defined = self._columns.definitions(sorted(databases))
             after = self._server.head()
-            sure, head = (Place(o.file_number, o.pos) for o in (before, after))
+            sure, head = (LogPosition(o.file_number, o.pos) for o in (before, after))
             statements = [s for s in self._statements(start, after) if place < s[0] <= head]
             wanted = set(only) if only is not None else _named(statements, databases) | set(defined)
             if not any(at > sure and _touches(names, name) for at, _, names in statements for name in wanted):
@@ -278,7 +280,9 @@ class MysqlDefinitions:
         literal = {p.split(".")[0] for p in self._capture.include if not p.startswith(REGEX_PREFIX)}
         return found | {d for d in literal if not set(d) & set("*?[")} - SYSTEM_DATABASES
 
-    def _statements(self, start: BinlogOffset, head: BinlogOffset) -> list[tuple[Place, str, frozenset[TableName]]]:
+    def _statements(
+        self, start: BinlogOffset, head: BinlogOffset
+    ) -> list[tuple[LogPosition, str, frozenset[TableName]]]:
         collected = _Statements(self._server.flavor, self._server.folds_names, [])
         if (start.file, start.pos) == (head.file, head.pos):
             return []
@@ -320,7 +324,7 @@ def _attached(table: TableMap, entry: Entry | None) -> tuple[TableMap, TableDefi
 
 def _covers(history: SchemaHistory, start: BinlogOffset) -> bool:
     """Whether a history reaches over an offset of the same, unreset log."""
-    place = Place(start.file_number, start.pos)
+    place = LogPosition(start.file_number, start.pos)
     if not history.seed_place <= place <= history.covered:
         return False
     if start.server and history.seed.server and start.server != history.seed.server:
@@ -340,15 +344,15 @@ def _touches(names: frozenset[TableName], name: TableName) -> bool:
     return name in names or TableName(name.database, "") in names or EVERY_TABLE in names
 
 
-def _named(statements: Iterable[tuple[Place, str, frozenset[TableName]]], databases: set[str]) -> set[TableName]:
+def _named(statements: Iterable[tuple[LogPosition, str, frozenset[TableName]]], databases: set[str]) -> set[TableName]:
     return {n for _, _, names in statements for n in names if n.table and n.database in databases}
 
 
 def _entries(
     name: TableName,
     definition: TableDefinition | None,
-    start: Place,
-    statements: Iterable[tuple[Place, str, frozenset[TableName]]],
+    start: LogPosition,
+    statements: Iterable[tuple[LogPosition, str, frozenset[TableName]]],
 ) -> list[Entry]:
     """Return one entry where no statement touched a table, else an unknown one and what holds after the last."""
     touching = [(at, text) for at, text, names in statements if _touches(names, name)]

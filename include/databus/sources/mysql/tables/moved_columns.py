@@ -14,7 +14,7 @@ from databus.core.tables.schemas import MovedColumns
 
 
 @dataclass(frozen=True)
-class Place:
+class StatementPlace:
     """Place of a statement in a staged range.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _StatedColumns:
     """Columns that a statement renames or drops, and the table's names under which that was told: once under each."""
 
     columns: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class _Said:
 
 
 def moved_columns(
-    actions: Iterable[tuple[Place, Action, Sequence[tuple[str, str]], str]],
+    actions: Iterable[tuple[StatementPlace, Action, Sequence[tuple[str, str]], str]],
     segments: Sequence[Segment],
     capture: TableCapture,
 ) -> Iterator[MovedColumns]:
@@ -53,9 +53,9 @@ def moved_columns(
         segments: of the range.
         capture: tables of the flow.
     """
-    so_far: dict[str, list[_Said]] = {}
+    so_far: dict[str, list[_StatedColumns]] = {}
 
-    def told(place: Place, table: str) -> Iterator[MovedColumns]:
+    def told(place: StatementPlace, table: str) -> Iterator[MovedColumns]:
         columns: tuple[tuple[str, str], ...] = ()
         for said in so_far.get(table, ()):
             columns = columns if table in said.of else joined(columns, said.columns)
@@ -71,7 +71,7 @@ def moved_columns(
                 yield from told(place, new)
         if isinstance(action, AlterTable):
             if columns := columns_moved(action):
-                so_far.setdefault(altered, []).append(_Said(columns))
+                so_far.setdefault(altered, []).append(_StatedColumns(columns))
             yield from told(place, altered)
         elif isinstance(action, DropTables):
             for name in action.names:
@@ -80,7 +80,7 @@ def moved_columns(
             so_far.pop(str(action.name), None)
 
 
-def _first_behind(segments: Sequence[Segment], place: Place) -> Iterator[tuple[int, int]]:
+def _first_behind(segments: Sequence[Segment], place: StatementPlace) -> Iterator[tuple[int, int]]:
     """Yield each schema with rows behind a statement, and how many rows lie before the first of them."""
     seen: set[int] = set()
     rows = place.rows

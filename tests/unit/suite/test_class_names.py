@@ -1,0 +1,50 @@
+"""Names of the product's classes: each is one class's, and says a thing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from tests.suite.steady import ROOT
+
+_TWICE = {
+    "Elasticsearch": "the sink is a public name; the sandbox's server is called as the program is",
+    "Kafka": "the sink is a public name; the sandbox's server is called as the program is",
+}
+"""Names that two classes have, and why."""
+
+_SAY_NOTHING = frozenset(
+    {
+        "Asked", "Carried", "Changed", "Claimed", "Closed", "Compared", "Decoded", "Delivered", "Emptied", "Followed",
+        "Following", "Judged", "Kept", "Known", "Moved", "Needed", "Noted", "Observed", "Owed", "Passed", "Refused",
+        "Renamed", "Replaced", "Said", "Secured", "Seen", "Shared", "Sought", "Stored", "Taken", "Told", "Wanted",
+        "Watched", "Written",
+    }
+)  # fmt: skip
+"""Participles that tell what was done and not to what."""
+
+
+def _classes() -> dict[str, list[str]]:
+    """Return the name of each class of the product, private and nested ones too, with the files that define it."""
+    package = ROOT / "include" / "databus"
+    found = defaultdict(list)
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{path.relative_to(package)}:{node.lineno}")
+    return found
+
+
+CLASSES = _classes()
+
+
+def test_one_name_is_one_class() -> None:
+    assert {name: places for name, places in CLASSES.items() if len(places) > 1 and name not in _TWICE} == {}
+
+
+def test_exceptions_are_still_some() -> None:
+    assert {name for name in _TWICE if len(CLASSES[name]) < 2} == set()
+
+
+def test_names_are_nouns() -> None:
+    assert {name: places for name, places in CLASSES.items() if name.lstrip("_") in _SAY_NOTHING} == {}

@@ -27,7 +27,6 @@ from databus.core.state.sink_markers import ClaimRegister
 from databus.core.tables.hidden_columns import HiddenColumns
 from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
-from databus.runtime.direct.spark_jobs import SparkJobs
 from databus.runtime.recorder_breaker import RecorderBreaker
 from databus.runtime.slot_runner import SlotRunner
 from databus.runtime.tables.changed_keys import ChangedKeys
@@ -118,6 +117,8 @@ class FlowSession:
     @property
     def slots(self) -> SlotRunner:
         """Runner of the writers of batches."""
+        from databus.runtime.direct.spark_jobs import SparkJobs
+
         return self.slot_runner or SparkJobs(self.spark)
 
     @cached_property

@@ -10,11 +10,11 @@ from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors.root import DatabusError
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.plan import SourcePlan
-from databus.runtime.direct.row_counts import Observed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from databus.runtime.direct.row_counts import Observed
     from databus.runtime.direct.task import DirectTask
 
 

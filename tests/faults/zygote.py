@@ -39,6 +39,7 @@ _IMPORTS = (
     "databus.sinks.elasticsearch.direct",
     "opensearchpy",
     "databus.runtime.direct.lane",
+    "databus.runtime.direct.task",
     "databus.runtime.window",
     "databus.checkpoints.zookeeper",
     "databus.records.recorder",
@@ -97,9 +98,10 @@ def _warm(command: dict[str, Any]) -> int:
     from databus.core.state.plan import Plan, SinkPlan
     from databus.observe.clock import SystemClock
     from databus.registry import flow_from_json
-    from databus.runtime.direct.lane import DirectTask, image_columns
+    from databus.runtime.direct.lane import image_columns
     from databus.runtime.direct.row_checks import image_marks
     from databus.runtime.direct.row_counts import RowCounter, Taker
+    from databus.runtime.direct.task import DirectTask
     from databus.sinks.kafka.direct import KafkaEncoder
 
     flow = flow_from_json(command["flow"])

@@ -15,8 +15,9 @@ from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import SinkError
 from databus.records.reports import Reports, quarantined
 from databus.records.store import RecordStore
-from databus.runtime.direct import lane as direct
 from databus.runtime.direct.lane import may_be_direct
+from databus.runtime.direct.spark_jobs import SparkJobs
+from databus.runtime.direct.task import DirectTask
 from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, forget_kept
@@ -151,7 +152,7 @@ def test_a_retry_goes_on_from_the_marker(world: World, monkeypatch: pytest.Monke
     """The tasks run in this process; some chunks are committed when the writer fails, and are not written again."""
     shop = without_checks(Shop(world, f"lane_resume_{number}", chunk_rows=25))
     shop.writer.run(60)
-    monkeypatch.setattr(direct, "_run", in_this_process)
+    monkeypatch.setattr(SparkJobs, "run", in_this_process)
     FailsAt(monkeypatch, number)
     with pytest.raises(SinkError, match="the broker is gone"):
         world.run(shop.flow)
@@ -168,5 +169,5 @@ def shop_records(world: World, flow: Flow) -> list[Any]:
     return consume(world.sandbox.address("kafka"), flow.name)
 
 
-def in_this_process(_spark: Any, task: direct.DirectTask, slots: int) -> list[tuple[WriteReceipt, Any]]:
+def in_this_process(_jobs: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Any]]:
     return [task.write(slot) for slot in range(slots)]

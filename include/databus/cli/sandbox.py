@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress as Bars
-from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from databus.cli.terminal.options import Output, sandbox_home
 from databus.cli.terminal.output import ERR, OUT, Format, show_rows
-from databus.sandbox import ProgressEvent, ProgressStep, Sandbox, SandboxOptions
+from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import logins
 from databus.sandbox.state import homes_below
 from databus.sandbox.status import ServerState, ServerStatus
+from databus.sandbox.terminal_progress import drawn
 
 app = typer.Typer(help="Start and stop real servers on this machine: no docker needed.", no_args_is_help=True)
 
@@ -41,7 +38,7 @@ def up(
     """Start servers and wait until each is healthy; what must be downloaded is cached."""
     options = SandboxOptions(dags_folder=(dags or Path("dags")).absolute(), plugins_folder=Path("plugins").absolute())
     sandbox = Sandbox(sandbox_home(home), ports_from, options)
-    with drawn() as progress:
+    with drawn(ERR) as progress:
         started = sandbox.up(names or DEFAULT, progress)
     show_rows([s.as_dict() for s in started], _COLUMNS, output)
     _say_logins(started)
@@ -50,7 +47,7 @@ def up(
 @app.command()
 def down(names: Names = None, home: Home = None) -> None:
     """Stop servers (all by default); exactly those that this sandbox started. Data is kept."""
-    with drawn() as progress:
+    with drawn(ERR) as progress:
         Sandbox(sandbox_home(home)).down(names or None, progress)
 
 
@@ -87,7 +84,7 @@ def logs(
 @app.command()
 def restart(name: Annotated[str, typer.Argument(help="Server.")], home: Home = None) -> None:
     """Restart one server; its data and port are kept."""
-    with drawn() as progress:
+    with drawn(ERR) as progress:
         Sandbox(sandbox_home(home)).restart(name, progress=progress)
 
 
@@ -99,31 +96,3 @@ def env(home: Home = None) -> None:
     root = sandbox_home(home)
     for name, value in databus_environment(Sandbox(root).status(), root).items():
         OUT.print(f"export {name}='{value}'", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def drawn() -> Iterator[Callable[[ProgressEvent], None]]:
-    """Draw a line per server on a terminal; elsewhere write a line when a server is ready or failed."""
-    if not ERR.is_terminal or os.environ.get("CI"):
-        yield (
-            lambda event: (
-                _say(event) if event.step in (ProgressStep.READY, ProgressStep.FAILED, ProgressStep.STOPPED) else None
-            )
-        )
-        return
-    tasks: dict[str, TaskID] = {}
-    columns = (SpinnerColumn(), TextColumn("{task.description:<14}"), TextColumn("{task.fields[what]}"))
-    with Bars(*columns, TimeElapsedColumn(), console=ERR) as bars:
-
-        def draw(event: ProgressEvent) -> None:
-            if event.server not in tasks:
-                tasks[event.server] = bars.add_task(event.server, total=1, what="")
-            counted = f" {event.done}/{event.total}" if event.total else ""
-            over = event.step in (ProgressStep.READY, ProgressStep.FAILED, ProgressStep.STOPPED)
-            bars.update(tasks[event.server], what=f"{event.step} {event.detail}{counted}", completed=int(over))
-
-        yield draw
-
-
-def _say(event: ProgressEvent) -> None:
-    ERR.print(f"{event.server}: {event.step} {event.detail}", markup=False)

@@ -14,7 +14,6 @@ from typing import Any
 import pymysql
 from rich.console import Console
 
-from databus.cli.sandbox import drawn
 from databus.core.errors.root import DatabusError
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import holds_a_record
@@ -23,6 +22,7 @@ from databus.demo.shop import ShopWriter, create_shop
 from databus.demo.verdict import FlowVerdict, Judge
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import APPLICATION, logins
+from databus.sandbox.terminal_progress import drawn
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
 FLOWS = ("orders_to_kafka", "orders_to_search", "shop_fan_out")
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stage.say(f"starting {', '.join(SERVERS)}")
         sandbox.destroy()
         (options.home / "records.db").unlink(missing_ok=True)
-        with drawn() as progress:
+        with drawn(console) as progress:
             sandbox.up(SERVERS, progress)
         verdicts = _run(sandbox, options, stage)
         show(verdicts, stage.first_row_s)

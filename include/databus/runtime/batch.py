@@ -11,7 +11,6 @@ from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.report import BatchReport, CheckResult
 from databus.core.flow import Flow
-from databus.core.protocols.sink import SlotWriter
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
@@ -23,8 +22,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.lane import dispatch_direct, is_direct
 from databus.runtime.direct.row_checks import without_rows
-from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
-from databus.runtime.live.link import LinkLostError
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
@@ -132,8 +130,7 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Engi
     if is_direct(flow, planned):
         return _move_direct(session, batch, times, passed)
     names = counts.table_names(planned)
-    if session.live is not None:
-        session.live.rest("this batch needs its rows in Spark")
+    session.slots.make_room("this batch needs its rows in Spark")
     with times.stage("read"):
         rows, splits = read(session, planned)
     with times.stage("transform"):
@@ -216,18 +213,8 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         for name, sink in session.sinks.items():
             slots = batch.plan.sinks[name].slots
             with naming(name):
-                receipts += _write_nothing(session, batch.source, sink.writer(batch.plan), slots)
+                receipts += session.slots.run_empty(sink.writer(batch.plan), batch.source, slots)
     return _EngineResult({}, tuple(receipts), whole, ())
-
-
-def _write_nothing(session: FlowSession, planned: SourcePlan, writer: SlotWriter, slots: int) -> list[WriteReceipt]:
-    """Commit markers alone: in the live job's task, which keeps the slots' producers, else here."""
-    if session.live is not None and session.live.takes(planned):
-        try:
-            return session.live.write_empty(writer, slots)
-        except LinkLostError as error:
-            log.warning("flow %s: this process takes up the batch in hand: %s", session.flow.name, error.message)
-    return write_empty_slots(writer, slots, set())
 
 
 def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pyspark Column, imported lazily

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
@@ -28,13 +28,11 @@ from databus.core.tables.hidden_columns import HiddenColumns
 from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
 from databus.runtime.recorder_breaker import RecorderBreaker
+from databus.runtime.slot_runner import SlotRunner
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import ColumnLineage
 from databus.runtime.tables.hidden_columns import HiddenMemory
 from databus.runtime.takeover.flow_commits import FlowCommits
-
-if TYPE_CHECKING:
-    from databus.runtime.live.lane import LiveLane
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class FlowSession:
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
         consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
-        live: the live lane, None where every batch is a Spark job of its own.
+        slot_runner: runs the writers of batches; None where every batch is a Spark job of its own.
         keys: tells of primary keys that change; shared by all views.
         column_lineage: tells what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
@@ -104,7 +102,7 @@ class FlowSession:
     replays: bool = False
     consents: bool = False
     live_standing: Checkpoint | None = None
-    live: LiveLane | None = None
+    slot_runner: SlotRunner | None = None
     keys: ChangedKeys = field(default_factory=ChangedKeys, repr=False)
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
@@ -115,6 +113,13 @@ class FlowSession:
 
     def __post_init__(self) -> None:
         self.every_sink = self.every_sink or self.sinks
+
+    @property
+    def slots(self) -> SlotRunner:
+        """Runner of the writers of batches."""
+        from databus.runtime.direct.spark_jobs import SparkJobs
+
+        return self.slot_runner or SparkJobs(self.spark)
 
     @cached_property
     def spec_hash(self) -> str:

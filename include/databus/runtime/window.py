@@ -182,8 +182,7 @@ class _Window:
                 self.result.checkpoint = behind.catch_up(self.result.checkpoint, error)
             raise
         finally:
-            if self.session.live is not None:
-                self.session.live.turns.give_back()
+            self.session.slots.batch_over()
 
     def _note_head(self) -> None:
         source = self.session.source

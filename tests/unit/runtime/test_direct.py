@@ -20,7 +20,8 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.observe.clock import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.direct import lane as direct
-from databus.runtime.direct.lane import image_columns, in_order, is_direct, may_be_direct
+from databus.runtime.direct.lane import image_columns, is_direct, may_be_direct
+from databus.runtime.direct.task import in_order
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.sinks.kafka import Kafka
 from databus.sinks.noop import Noop

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +15,10 @@ import pytest
 from databus.core.errors import SinkFencedError
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.plan import SourcePlan
+from databus.runtime.direct.spark_jobs import SparkJobs
 from databus.runtime.live import lane as live
 from databus.runtime.live.job import LiveJob
-from databus.runtime.live.lane import LIVE_BYTES, LIVE_ROWS, LiveLane
+from databus.runtime.live.lane import LIVE_BYTES, LIVE_ROWS, LiveLane, LiveSlots
 from databus.runtime.live.link import LinkLostError
 from databus.runtime.live.worker import LiveTaskError
 
@@ -141,3 +144,72 @@ def test_a_lane_without_slots_leaves_the_window_to_jobs_per_batch(
     session.slots.set()
     for _ in range(session.jobs):
         assert session.ended.acquire(timeout=20)
+
+
+class Otherwise:
+    """A runner that notes what it was given."""
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+
+    def run(self, task: Any, slots: int) -> Any:
+        self.ran.append((task, slots))
+        return ["a job of its own"]
+
+    def run_empty(self, writer: Any, _planned: Any, slots: int) -> Any:
+        self.ran.append((writer, slots))
+        return ["this process"]
+
+
+@dataclass(frozen=True)
+class Task:
+    planned: SourcePlan
+
+    def write(self, slot: int) -> int:
+        return slot
+
+
+class Marks:
+    def write(self, _rows: Any, slot: int) -> int:
+        return -slot
+
+
+def test_slots_run_in_the_live_job_and_elsewhere_once_it_cannot(session: Session) -> None:
+    lane, otherwise = LiveLane(session, "orders"), Otherwise()
+    slots: Any = LiveSlots(lane, otherwise, "orders")  # type: ignore[arg-type]
+    assert slots.run(Task(planned()), 3) == [0, 1, 2]
+    assert slots.run_empty(Marks(), planned(), 2) == [0, -1]
+    assert otherwise.ran == []
+    large = Task(planned(LIVE_ROWS + 1, 1))
+    assert slots.run(large, 3) == ["a job of its own"]  # a backlog
+    assert session.ended.acquire(timeout=20)
+    assert slots.run(Task(planned()), 1) == [0]
+    slots.make_room("rows in Spark")
+    assert session.ended.acquire(timeout=20)
+    assert (otherwise.ran, session.jobs) == ([(large, 3)], 2)
+
+
+def test_a_batch_whose_task_is_lost_is_taken_up_by_another_runner(session: Session) -> None:
+    lane, otherwise = LiveLane(session, "orders"), Otherwise()
+    slots: Any = LiveSlots(lane, otherwise, "orders")  # type: ignore[arg-type]
+    for act, answer in (
+        (lambda: slots.run(Task(planned()), 2), "a job of its own"),
+        (lambda: slots.run_empty(Marks(), planned(), 2), "this process"),
+    ):
+        assert lane.takes(planned())
+        assert lane._job is not None
+        assert lane._job._link is not None
+        lane._job._link.close()  # the task is killed
+        assert act() == [answer]
+    assert len(otherwise.ran) == 2
+
+
+def test_a_turn_is_given_back_after_each_batch_and_a_job_per_batch_has_none(session: Session) -> None:
+    lane, given = LiveLane(session, "orders"), list[str]()
+    lane.turns = SimpleNamespace(give_back=lambda: given.append("turn"))  # type: ignore[assignment]
+    LiveSlots(lane, SparkJobs(session), "orders").batch_over()
+    assert given == ["turn"]
+    jobs = SparkJobs(None)
+    jobs.batch_over()
+    jobs.make_room("nothing is held")
+    assert jobs.run_empty(Marks(), planned(), 2) == [0, -1]  # type: ignore[arg-type, comparison-overlap]

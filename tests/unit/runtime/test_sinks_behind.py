@@ -32,7 +32,7 @@ from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan
 from databus.observe.clock import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.direct import lane as direct
+from databus.runtime.direct import task as direct_task
 from databus.runtime.sink_outage import lagging_sinks as sinks_behind
 from databus.runtime.sink_outage import outage, probe
 from databus.runtime.window import run_window
@@ -242,7 +242,7 @@ def rows_of(split: MockSplit) -> list[pa.RecordBatch]:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Broker]]:
     for module, name in ((probe, "PAUSE_S"), (sinks_behind, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
         monkeypatch.setattr(module, name, 0.001)
-    monkeypatch.setattr(direct, "overlapped", lambda items, _ahead: (item for item in items))
+    monkeypatch.setattr(direct_task, "overlapped", lambda items, _ahead: (item for item in items))
     monkeypatch.setattr(MockSplit, "read_text", lambda split, *_: iter(rows_of(split)))
     BROKERS.update({name: Broker() for name in ("a", "b", "c")})
     yield BROKERS

@@ -7,48 +7,24 @@ splits in log order, keeps its slot's rows, and hands them to the same writer as
 
 from __future__ import annotations
 
-import logging
-import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
-from databus.core.errors.root import DatabusError
-from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.direct_sink import DirectEncoder, DirectSink
-from databus.core.protocols.sink import SlotWriter
+from databus.core.protocols.direct_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
-from databus.runtime.direct.gc_pause import collector_at_rest
-from databus.runtime.direct.read_ahead import overlapped
 from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
-from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
+from databus.runtime.direct.row_counts import Taker, TaskCounts
+from databus.runtime.direct.task import Columns, DirectTask
 from databus.runtime.dispatch import Dispatched, writing_order
-from databus.runtime.live.link import LinkLostError
 from databus.runtime.plan import PlannedBatch
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from databus.rows.violations import ImageMarks
-
-log = logging.getLogger(__name__)
-
-AHEAD = 2
-"""Batches that are decoded and encoded ahead of the writer."""
-
-_ONE_PIECE_ROWS = 1_000
-"""So few rows are one piece: nothing is left to be made ahead, and a thread would cost more than it saves."""
-
-Columns = Mapping[int, tuple[tuple[str, str], ...]]
 
 
 def may_be_direct(flow: Flow) -> bool:
@@ -126,137 +102,12 @@ def dispatch_direct(
                 writer=sink.writer(batch.plan),
                 passed=passed,
             )
-            answers = _write(session, task, batch.plan.sinks[name].slots)
+            answers = session.slots.run(task, batch.plan.sinks[name].slots)
             shared = isinstance(task, RelayTask)
             done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
             kept = (row for _, seen in answers for row in seen.held)
             held += tuple(kept if passed is None else (replace(row, stage=name) for row in kept))
     return done, held
-
-
-@dataclass(frozen=True)
-class DirectTask:
-    """What one Spark task per slot does; picklable, without credentials beyond the writer's.
-
-    Attributes:
-        flow: the flow, for routes.
-        planned: the source's plan, for the tables' names.
-        splits: what to read, in log order.
-        columns: see `image_columns`.
-        marks: see `image_marks`.
-        takers: what each sink of the flow takes.
-        mine: which of the takers is this sink.
-        keeps_held: whether its first slot brings back the rows that checks hold back; each task of a batch sees them.
-        encoder: the sink's encoder.
-        writer: the sink's writer.
-        passed: see `dispatch_direct`.
-    """
-
-    flow: Flow
-    planned: SourcePlan
-    splits: tuple[DirectSplit, ...]
-    columns: Columns
-    marks: ImageMarks | None
-    takers: tuple[Taker, ...]
-    mine: int
-    keeps_held: bool
-    encoder: DirectEncoder
-    writer: SlotWriter
-    passed: frozenset[str] | None = None
-
-    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
-        """Read everything, write the rows of one slot, and return the receipt with what was read.
-
-        Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
-
-        Raises:
-            DatabusError: what reading or writing raised.
-        """
-        keep_held = self.keeps_held and slot == 0
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
-        encoded = self._encoded(slot, counter)
-        ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
-        with collector_at_rest(), closing(ahead) as rows:
-            # The first batch is made before the writer opens a transaction, whose time is limited.
-            first = list(islice(rows, 1))
-            receipt = self.writer.write(chain(first, rows), slot)
-        return receipt, counter.observed
-
-    def encode(self, slot: int) -> int:
-        """Read and encode everything of a slot and write nothing; return the rows."""
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
-        return sum(rows.num_rows for rows in self._encoded(slot, counter))
-
-    def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
-        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
-            taken = counter.take(rows)
-            if taken.num_rows:
-                encoded = self.encoder.encode(taken, slot)
-                if encoded.num_rows:
-                    counter.give(encoded)
-                    yield encoded
-
-
-def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass batches on after checking that their rows follow one another in the log; nothing sorts them later.
-
-    Raises:
-        DecodeError: a row stands before its predecessor; names both places.
-    """
-    import numpy as np
-
-    before = (0, "", -1, -1, -1)
-    for rows in batches:
-        if not rows.num_rows:
-            continue
-        position, ordinal, part = (np.asarray(rows[name]).astype(np.int64) for name in ("position", "ordinal", "part"))
-        file = rows["file"][0].as_py()
-        first = (len(file), file, int(position[0]), int(ordinal[0]), int(part[0]))
-        rising = (np.diff(position) > 0) | (
-            (np.diff(position) == 0) & ((np.diff(ordinal) > 0) | ((np.diff(ordinal) == 0) & (np.diff(part) > 0)))
-        )
-        if first <= before or not rising.all():
-            raise DecodeError(f"rows came out of order at {file}:{position[0]}, behind {before[1]}:{before[2]}")
-        before = (len(file), file, int(position[-1]), int(ordinal[-1]), int(part[-1]))
-        yield rows
-
-
-def slot_runner(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function a Spark task runs: for each slot number it is given, one row with the pickled answer."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                answer: Any
-                try:
-                    answer = task.write(slot)
-                except DatabusError as error:
-                    answer = error
-                yield pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
-
-    return run
-
-
-def _write(session: FlowSession, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
-    """Write all slots in the live job's task, else in a job of their own; a task that is lost has the latter finish."""
-    if session.live is not None and session.live.takes(task.planned):
-        try:
-            return session.live.write(task, slots)
-        except LinkLostError as error:
-            log.warning("flow %s: a job of its own takes up the batch in hand: %s", session.flow.name, error.message)
-    return _run(session.spark, task, slots)
-
-
-def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
-    numbers = spark.range(0, slots, 1, slots)
-    rows = numbers.mapInArrow(slot_runner(task), "answer binary").collect()
-    answers = [pickle.loads(row["answer"]) for row in rows]  # noqa: S301 - our own tasks wrote them
-    for answer in answers:
-        if isinstance(answer, DatabusError):
-            raise answer
-    return answers
 
 
 def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:

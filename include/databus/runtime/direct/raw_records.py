@@ -22,8 +22,8 @@ from databus.core.protocols.direct_sink import DirectEncoder, RelayEncoder
 from databus.core.protocols.splits import DirectSplit, RelaySplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.direct.gc_pause import collector_at_rest
-from databus.runtime.direct.lane import DirectTask
 from databus.runtime.direct.row_counts import RowCounter, TaskCounts
+from databus.runtime.direct.task import DirectTask
 from databus.runtime.dispatch import Dispatched
 
 if TYPE_CHECKING:

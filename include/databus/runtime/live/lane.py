@@ -27,8 +27,9 @@ from databus.runtime.live.warm_up import rehearse
 
 if TYPE_CHECKING:
     from databus.runtime.context import FlowSession
-    from databus.runtime.direct.lane import DirectTask
     from databus.runtime.direct.row_counts import TaskCounts
+    from databus.runtime.direct.task import DirectTask
+    from databus.runtime.slot_runner import SlotRunner
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,39 @@ class LiveLane:
             self._job = None
 
 
+class LiveSlots:
+    """Runner of writers (`SlotRunner`) in the live job; what it cannot take, or loses, another runner finishes."""
+
+    def __init__(self, lane: LiveLane, otherwise: SlotRunner, flow: str):
+        self._lane, self._otherwise, self._flow = lane, otherwise, flow
+
+    def run(self, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, TaskCounts]]:
+        """Write all slots in the live job's task, else in a job of their own."""
+        if self._lane.takes(task.planned):
+            try:
+                return self._lane.write(task, slots)
+            except LinkLostError as error:
+                log.warning("flow %s: a job of its own takes up the batch in hand: %s", self._flow, error.message)
+        return self._otherwise.run(task, slots)
+
+    def run_empty(self, writer: SlotWriter, planned: SourcePlan, slots: int) -> list[WriteReceipt]:
+        """Commit markers alone: in the live job's task, which keeps the slots' producers, else here."""
+        if self._lane.takes(planned):
+            try:
+                return self._lane.write_empty(writer, slots)
+            except LinkLostError as error:
+                log.warning("flow %s: this process takes up the batch in hand: %s", self._flow, error.message)
+        return self._otherwise.run_empty(writer, planned, slots)
+
+    def make_room(self, why: str) -> None:
+        """End the live job: it holds a Spark task slot."""
+        self._lane.rest(why)
+
+    def batch_over(self) -> None:
+        """Give the CPU turn back."""
+        self._lane.turns.give_back()
+
+
 @contextmanager
 def live_lane(session: FlowSession, drain: Drain, *, open_ended: bool) -> Iterator[FlowSession]:
     """Give a session its live lane, where its flow wants and may have one and the window stays at the head.
@@ -143,13 +177,14 @@ def live_lane(session: FlowSession, drain: Drain, *, open_ended: bool) -> Iterat
     if not open_ended or session.flow.mode != "live" or not may_be_direct(session.flow):
         yield session
         return
-    lane = LiveLane(session.spark, session.flow.name)
+    flow = session.flow.name
+    lane = LiveLane(session.spark, flow)
     lane.rehearse(session, drain)
     if isinstance(session.source, StreamingSource):
         session.source.stream(on=True, turns=lane.turns)
     recorder = DeferredRecorder(session.recorder)
     try:
-        yield replace(session, live=lane, recorder=recorder)
+        yield replace(session, slot_runner=LiveSlots(lane, session.slots, flow), recorder=recorder)
     finally:
         lane.rest("the window is over")
         recorder.close()

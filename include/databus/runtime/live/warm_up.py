@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from databus.core.protocols.splits import DirectSplit
     from databus.core.state.checkpoint import Checkpoint
     from databus.runtime.context import FlowSession
-    from databus.runtime.direct.lane import DirectTask
+    from databus.runtime.direct.task import DirectTask
     from databus.runtime.live.job import LiveJob
 
 _A_FEW = Batching(max_rows=200, max_bytes=1 << 20, max_seconds=0.5)

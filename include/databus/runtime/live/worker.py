@@ -26,6 +26,7 @@ _NEEDED = (
     "databus.binlog.segments.store",
     "databus.rows.image_form",
     "databus.runtime.direct.lane",
+    "databus.runtime.direct.task",
     "databus.sources.mysql.segments.rows",
     "databus.sinks.kafka.direct",
     "databus.sinks.kafka.writer",

@@ -1,0 +1,120 @@
+"""Task of the direct lane: reads the splits in log order, encodes one slot's rows and hands them to the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.errors.source import DecodeError
+from databus.core.flow import Flow
+from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.sink import SlotWriter
+from databus.core.protocols.splits import DirectSplit
+from databus.core.state.plan import SourcePlan
+from databus.runtime.direct.gc_pause import collector_at_rest
+from databus.runtime.direct.read_ahead import overlapped
+from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from databus.rows.violations import ImageMarks
+
+AHEAD = 2
+"""Batches that are decoded and encoded ahead of the writer."""
+
+_ONE_PIECE_ROWS = 1_000
+"""So few rows are one piece: nothing is left to be made ahead, and a thread would cost more than it saves."""
+
+Columns = Mapping[int, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class DirectTask:
+    """What one Spark task per slot does; picklable, without credentials beyond the writer's.
+
+    Attributes:
+        flow: the flow, for routes.
+        planned: the source's plan, for the tables' names.
+        splits: what to read, in log order.
+        columns: see `image_columns`.
+        marks: see `image_marks`.
+        takers: what each sink of the flow takes.
+        mine: which of the takers is this sink.
+        keeps_held: whether its first slot brings back the rows that checks hold back; each task of a batch sees them.
+        encoder: the sink's encoder.
+        writer: the sink's writer.
+        passed: see `dispatch_direct`.
+    """
+
+    flow: Flow
+    planned: SourcePlan
+    splits: tuple[DirectSplit, ...]
+    columns: Columns
+    marks: ImageMarks | None
+    takers: tuple[Taker, ...]
+    mine: int
+    keeps_held: bool
+    encoder: DirectEncoder
+    writer: SlotWriter
+    passed: frozenset[str] | None = None
+
+    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
+        """Read everything, write the rows of one slot, and return the receipt with what was read.
+
+        Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
+
+        Raises:
+            DatabusError: what reading or writing raised.
+        """
+        keep_held = self.keeps_held and slot == 0
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
+        encoded = self._encoded(slot, counter)
+        ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
+        with collector_at_rest(), closing(ahead) as rows:
+            # The first batch is made before the writer opens a transaction, whose time is limited.
+            first = list(islice(rows, 1))
+            receipt = self.writer.write(chain(first, rows), slot)
+        return receipt, counter.observed
+
+    def encode(self, slot: int) -> int:
+        """Read and encode everything of a slot and write nothing; return the rows."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
+        return sum(rows.num_rows for rows in self._encoded(slot, counter))
+
+    def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
+        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
+            taken = counter.take(rows)
+            if taken.num_rows:
+                encoded = self.encoder.encode(taken, slot)
+                if encoded.num_rows:
+                    counter.give(encoded)
+                    yield encoded
+
+
+def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass batches on after checking that their rows follow one another in the log; nothing sorts them later.
+
+    Raises:
+        DecodeError: a row stands before its predecessor; names both places.
+    """
+    import numpy as np
+
+    before = (0, "", -1, -1, -1)
+    for rows in batches:
+        if not rows.num_rows:
+            continue
+        position, ordinal, part = (np.asarray(rows[name]).astype(np.int64) for name in ("position", "ordinal", "part"))
+        file = rows["file"][0].as_py()
+        first = (len(file), file, int(position[0]), int(ordinal[0]), int(part[0]))
+        rising = (np.diff(position) > 0) | (
+            (np.diff(position) == 0) & ((np.diff(ordinal) > 0) | ((np.diff(ordinal) == 0) & (np.diff(part) > 0)))
+        )
+        if first <= before or not rising.all():
+            raise DecodeError(f"rows came out of order at {file}:{position[0]}, behind {before[1]}:{before[2]}")
+        before = (len(file), file, int(position[-1]), int(ordinal[-1]), int(part[-1]))
+        yield rows

@@ -21,7 +21,7 @@ PAGES = sorted(
 )
 DECISIONS = [page for page in PAGES if re.match(r"docs/adr/\d", page)]
 GENERATED = {"docs/unsteady.md", "docs/test_full.md"}
-"""Pages that runs of the suite write; they name tests of earlier commits too."""
+"""Pages that runs of the suite write: with failures as they were, and tests of earlier commits."""
 
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -108,7 +108,7 @@ def test_links_and_anchors_resolve(page: str) -> None:
     assert list(broken_links(ROOT / page)) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in GENERATED])
 def test_cells_are_short(page: str) -> None:
     assert list(long_cells(text_of(page))) == []
 

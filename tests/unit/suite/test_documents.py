@@ -108,6 +108,15 @@ def test_links_and_anchors_resolve(page: str) -> None:
     assert list(broken_links(ROOT / page)) == []
 
 
+def test_every_page_is_linked_from_another() -> None:
+    linked = set()
+    for page in PAGES:
+        for target in _LINK.findall(text_of(page)):
+            file = ((ROOT / page).parent / target.partition("#")[0]).resolve()
+            linked |= {file} - {(ROOT / page).resolve()}
+    assert [page for page in PAGES if page != "README.md" and (ROOT / page).resolve() not in linked] == []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in GENERATED])
 def test_cells_are_short(page: str) -> None:
     assert list(long_cells(text_of(page))) == []

@@ -13,6 +13,7 @@ import pytest
 
 from databus.airflow import preload
 from databus.cli.main import Commands
+from databus.core.positions.offset_kinds import KINDS
 from databus.registry import GROUPS, PARTS
 from databus.runtime.live import worker
 from tests.suite import clients
@@ -43,6 +44,7 @@ def _tables() -> dict[str, tuple[str, ...]]:
     named = sorted(target for known, _ in GROUPS.values() for target in known.values())
     return {
         "registry": (*named, *PARTS.values()),
+        "core/positions/offset_kinds.py": tuple(KINDS.values()),
         "cli/main.py": tuple(Commands.places.values()),
         "airflow/preload.py": (*preload._MODULES, *preload._OF_TASKS),
         "runtime/live/worker.py": tuple(worker._NEEDED),

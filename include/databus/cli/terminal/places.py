@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from databus.core.errors import DatabusError
+from databus.core.positions.offset_kinds import KINDS, is_known
 from databus.core.positions.offsets import KafkaOffsets, Offset, offset_from_json
 
 FIELDS = frozenset(
@@ -39,18 +41,26 @@ def in_words(value: Any, name: str = "") -> Any:
     Anything else is returned as it is. Of a range the start is exclusive and the end inclusive.
     """
     if isinstance(value, Mapping):
-        if _is_place(value):
-            return place(offset_from_json(value))
-        if value.keys() == {"start", "end"} and all(map(_is_place, value.values())):
-            return f"{in_words(value['start'])} → {in_words(value['end'])}"
+        if (found := _offset(value)) is not None:
+            return place(found)
+        if value.keys() == {"start", "end"} and None not in (ends := [*map(_offset, map(value.get, ("start", "end")))]):
+            return " → ".join(place(end) for end in ends if end is not None)
     if isinstance(value, str) and name in FIELDS:
         text = _RANGE.sub(lambda found: f"{found['start']} → {found['end']}", value)
         return _PARTITIONS.sub(lambda found: _kafka(found[0].split(",")), text)
     return value
 
 
-def _is_place(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.get("kind") in ("binlog", "kafka", "sequence")
+def _offset(value: Any) -> Offset | None:
+    """Return the offset that JSON is, None where it is none; a kind of another package may also be a sink's kind."""
+    if not isinstance(value, Mapping) or not is_known(kind := value.get("kind")):
+        return None
+    try:
+        return offset_from_json(value)
+    except DatabusError:
+        if kind in KINDS:
+            raise
+        return None
 
 
 def _kafka(named: list[str]) -> str:

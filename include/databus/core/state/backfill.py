@@ -10,7 +10,14 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from databus.core.errors import BackfillRangeError
-from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, offset_from_json
+from databus.core.positions.offsets import (
+    BinlogOffset,
+    KafkaOffsets,
+    Offset,
+    OffsetRange,
+    is_foreign,
+    offset_from_json,
+)
 from databus.core.protocols import Source
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
@@ -170,12 +177,12 @@ def backfill_id(aim: Aim, wanted: OffsetRange) -> str:
     return f"{aim.mode}-{hashlib.sha256(canonical_json(key)).hexdigest()[:12]}"
 
 
-def _called(offset: Offset) -> str | list[list[Any]]:
+def _called(offset: Offset) -> str | list[list[Any]] | dict[str, Any]:
     if isinstance(offset, KafkaOffsets):  # its text names a few partitions only
         return [[*place, *at] for place, at in sorted(offset.places().items()) if any(at)]
     if isinstance(offset, BinlogOffset) and offset.generation:  # files and positions begin anew with each log
         return f"log{offset.generation}/{offset}"
-    return str(offset)
+    return offset.to_json() if is_foreign(offset) else str(offset)  # another package's text may be of this process
 
 
 @dataclass(frozen=True)

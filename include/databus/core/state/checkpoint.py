@@ -90,7 +90,7 @@ class Checkpoint:
         """Return versioned JSON."""
         known = {
             **self.outputs_json(),
-            "closed_until": self.closed_until.to_json() if self.closed_until else None,
+            "closed_until": self.closed_until.to_json() if self.closed_until is not None else None,
             "first": {sink: list(outputs) for sink, outputs in sorted(self.first.items()) if outputs},
         }
         return CHECKPOINT.write(
@@ -106,7 +106,7 @@ class Checkpoint:
                 "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
                 "bytes": self.bytes,
                 "pace": dict(self.pace),
-                "replay_until": self.replay_until.to_json() if self.replay_until else None,
+                "replay_until": self.replay_until.to_json() if self.replay_until is not None else None,
                 **{name: value for name, value in known.items() if value},
                 **({} if self.detached is None else {"detached": self.detached}),
             }
@@ -266,7 +266,7 @@ class HistoryEntry:
                 "action": self.action,
                 "who": self.who,
                 "why": self.why,
-                "previous": self.previous.to_json() if self.previous else None,
+                "previous": self.previous.to_json() if self.previous is not None else None,
                 "offset": self.offset.to_json(),
                 "batch": self.batch,
                 "epoch": self.epoch,

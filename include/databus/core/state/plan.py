@@ -205,7 +205,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        closed: dict[str, Any] = {"closed_until": self.closed_until.to_json()} if self.closed_until else {}
+        closed: dict[str, Any] = {"closed_until": self.closed_until.to_json()} if self.closed_until is not None else {}
         return PLAN.write(
             {
                 "installation": self.installation,

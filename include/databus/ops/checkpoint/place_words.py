@@ -8,7 +8,7 @@ from datetime import datetime
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError, PlaceError
 from databus.core.flow import Flow
-from databus.core.positions.offsets import KafkaOffsets, Offset, offset_from_json
+from databus.core.positions.offsets import KafkaOffsets, Offset, is_foreign, offset_from_json
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 
@@ -56,7 +56,9 @@ def offset_of(flow: Flow, text: str, option: str = "place") -> Offset:
 
 
 def place_word(offset: Offset) -> str:
-    """Return a place in a form that `require_place` takes; of many partitions as JSON."""
+    """Return a place in a form that `require_place` takes; of many partitions, and of another package, as JSON."""
+    if is_foreign(offset):
+        return json.dumps(offset.to_json())
     if not isinstance(offset, KafkaOffsets):
         return str(offset)
     text = str(offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
-from databus.core.positions.offsets import BinlogOffset, Offset
+from databus.core.positions.offsets import BinlogOffset, Offset, is_foreign
 from databus.core.positions.replaced_logs import is_of_former_log
 from databus.core.trace import Change, TraceNotRecordedError, log_number, log_of, log_place
 from databus.records.batch_record import BatchRecord
@@ -86,6 +86,15 @@ class BatchFinder:
 
     def not_recorded(self, text: str, change: Change) -> TraceNotRecordedError:
         """Return the error that says what is recorded instead, of a log that may hold the change."""
+        stands = self._provenance.stands_at(self._flow)
+        if stands is not None and is_foreign(stands):
+            foreign = TraceNotRecordedError(
+                f"flow {self._flow}: batches of offsets of the kind {stands.kind!r} are not found by a change: their "
+                "ranges are recorded as the source's package wrote them",
+                hint="Trace a record or document that a sink wrote.",
+            )
+            foreign.flow = self._flow
+            return foreign
         told = []
         streams = self._provenance.streams(self._flow, SOURCE)
         near = [stream for stream in streams if self._may_hold(change, stream)]

@@ -8,7 +8,7 @@ from databus.core.connections import Connection
 from databus.core.positions.offsets import Offset
 from databus.core.protocols import Source
 from databus.sources.simple import SimpleSource
-from databus.testing.contract.simple_sink import FixedConnections
+from databus.testing.contract.simple_sink import FixedConnections, context
 
 
 class SimpleSubject:

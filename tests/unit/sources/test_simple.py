@@ -3,10 +3,14 @@
 # ruff: noqa: DTZ001 - DATETIME has no zone
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +20,9 @@ from databus import SimpleSource
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError, DecodeError, OffsetInvalidError, SourceSettingError, SourceUnavailableError
 from databus.core.findings import Level
-from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset
+from databus.core.positions import offset_kinds
+from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.state.plan import Plan
 from databus.sources.simple import RowChange, Table
 from databus.testing.contract import SimpleSubject, SourceContract
 from databus.testing.contract.source import EVERYTHING, rows_of
@@ -238,3 +244,106 @@ def test_what_a_class_does_not_say_is_named() -> None:
     source = opened(Odd())
     with pytest.raises(ConfigError, match="unknown type 'blob'"):
         list(source.splits(whole(source), 1)[0].read())
+
+
+# --- an offset class of another package ---
+
+
+@dataclass(frozen=True)
+class PageOffset:
+    """Line of a page; pages are read one after the other."""
+
+    page: int
+    line: int
+    kind: str = field(default="page", init=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "page": self.page, "line": self.line}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PageOffset:
+        return cls(data["page"], data["line"])
+
+    def compare(self, other: Offset) -> Ordering:
+        if not isinstance(other, PageOffset):
+            return Ordering.DIVERGED
+        mine, theirs = (self.page, self.line), (other.page, other.line)
+        if mine == theirs:
+            return Ordering.EQUAL
+        return Ordering.BEFORE if mine < theirs else Ordering.AFTER
+
+    def __str__(self) -> str:
+        return f"page {self.page}, line {self.line}"
+
+
+class Pages(ShopSource):
+    """Ten lines a page, so many pages."""
+
+    kind: ClassVar[str] = "pages"
+    pages: int = 8
+
+    def earliest(self) -> PageOffset:
+        return PageOffset(0, 0)
+
+    def position_of(self, offset: Offset) -> int:
+        assert isinstance(offset, PageOffset)
+        return offset.page * 1000 + offset.line
+
+    def head(self) -> PageOffset:  # type: ignore[override]
+        return PageOffset(self.pages, 0)
+
+    def read(self, start: Offset, end: Offset) -> Iterator[RowChange]:
+        for page in range(self.pages):
+            for line in range(1, 11):
+                at = PageOffset(page, line)
+                if start.compare(at) is Ordering.BEFORE and at.compare(end) in (Ordering.BEFORE, Ordering.EQUAL):
+                    yield RowChange(
+                        at, "shop.items", SINCE + timedelta(seconds=page * 60 + line), {"id": page, "n": line}
+                    )
+
+
+@pytest.fixture
+def pages_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Register the offset class as an entry point of a package does."""
+    point = EntryPoint("page", "pages_package:PageOffset", offset_kinds.GROUP)
+    monkeypatch.setattr(offset_kinds, "entry_points", lambda group: [point] if group == offset_kinds.GROUP else [])
+    monkeypatch.setitem(sys.modules, "pages_package", sys.modules[__name__])
+    for cached in (offset_kinds.offset_class, offset_kinds._points):
+        cached.cache_clear()
+    yield
+    monkeypatch.undo()
+    for cached in (offset_kinds.offset_class, offset_kinds._points):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("pages_installed")
+class TestAnOffsetOfItsOwn(SourceContract):
+    counts_lag = False
+    knows_times = False
+
+    @pytest.fixture
+    def subject(self) -> SimpleSubject:
+        return SimpleSubject(Pages())
+
+    def test_a_plan_reads_its_range_back(self, subject: SimpleSubject) -> None:
+        source = subject.open()
+        planned = source.plan(subject.begin, Batching(max_rows=15))
+        assert planned is not None
+        assert planned.range.end == PageOffset(1, 5)
+        plan = Plan("i", "f", 1, planned.range, {}, "spec", SINCE)
+        assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+        assert rows_of(source, source.reopen(Plan.from_json(plan.to_json()).range)) == rows_of(source, planned)
+
+
+def test_an_offset_of_its_own_needs_a_place_and_a_beginning() -> None:
+    class Lacking(ShopSource):
+        kind: ClassVar[str] = "lacking"
+
+        def head(self) -> PageOffset:  # type: ignore[override]
+            return PageOffset(1, 1)
+
+    (finding,) = opened(Lacking()).preflight(None)
+    assert finding.code == SourceSettingError.code
+    assert "`position_of`" in finding.hint
+    with pytest.raises(SourceSettingError, match="where its log begins"):
+        opened(Lacking()).start_offset()

@@ -26,7 +26,7 @@ class CounterSource(SimpleSource):
         return SequenceOffset(counted if self.last is None else min(counted, self.last))
 
     def read(self, start: Offset, end: Offset) -> Iterator[RowChange]:
-        for n in range(self.position_of(start) + 1, self.position_of(end) + 1):
+        for n in range(self.place_of(start) + 1, self.place_of(end) + 1):
             row = {"n": n, "square": str(n * n)}
             yield RowChange(SequenceOffset(n), "demo.numbers", self._counted_at(n), after=row)
 

@@ -6,6 +6,7 @@ Its one argument is JSON: the flow, and where its installation is. Tasks run her
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import Any
 
@@ -31,12 +32,15 @@ class OneProcess(DirectEngine):
 
 def main(told: dict[str, Any]) -> None:
     """Run until the flow has caught up, then print the ledger's verdict."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.info("begins")  # noqa: LOG015 - of this script
     flow = flow_from_json(told["flow"])
     settings = Settings("test", f"{told['home']}/segments", f"sqlite:///{told['home']}/records.db")
     control = WindowControl(WindowLimits(max_seconds=60, until_caught_up=True, lease_wait_s=30))
     identity = RunIdentity("run", "http://airflow/run", __version__)
     with open_services(flow, EnvironmentConnections(told["connections"]), settings) as services:
         run_flow(flow, services, OneProcess(), identity, control)
+        logging.info("verifies")  # noqa: LOG015
         found = verify(flow, services, None, __version__)
         checkpoint = services.store.load(flow.name)
     assert checkpoint is not None

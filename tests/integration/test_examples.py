@@ -138,7 +138,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    receiver = Receiver({1: BEFORE, 5: KEPT, 8: ANSWERED})  # a batch takes three requests: 8 is the last of one
+    receiver = Receiver({1: BEFORE, 5: KEPT, 8: ANSWERED})  # 8 ends a batch that is not committed yet
     yield receiver
     receiver.close()
 

@@ -25,7 +25,7 @@ class SimpleSink(SinkSpec):
     same transaction as the rows.
 
     Attributes:
-        conn_type: expected type of the connection.
+        conn_type: expected type of the connection; "" for any.
         conn_id: id of the connection, in `self.connection` once opened; "" for none. Example: "http_default".
         profile: "at_least_once", or "exactly_once" for a class that keeps markers, where it is the default.
     """

@@ -76,7 +76,7 @@ class SimpleSource(SourceSpec):
 
     Attributes:
         tables: the tables it reads, for a source whose options do not decide them; else override `tables_read`.
-        conn_type: expected type of the connection.
+        conn_type: expected type of the connection; "" for any.
         conn_id: id of the connection, in `self.connection` once opened; "" for none. Example: "counter_default".
         start: where a flow without a checkpoint begins, "earliest" (default) or "latest".
         poll_seconds: seconds between two looks at the head while a flow waits for changes. Default 0.2.
@@ -128,14 +128,14 @@ class SimpleSource(SourceSpec):
         """
         raise self._lacking("offset_at", "which offset a time has")
 
-    def position_of(self, offset: Offset) -> int:
-        """Return an offset's place as a number of 63 bits that rises with the log; rows carry it as `position`.
+    def place_of(self, offset: Offset) -> int:
+        """Return the place of an offset: a number of 63 bits that rises with the log; rows carry it as `place`.
 
         Raises:
             SourceSettingError: another kind of offset, and the class does not say.
         """
         if not isinstance(offset, SequenceOffset):
-            raise self._lacking("position_of", f"which number an offset of kind {offset.kind} has")
+            raise self._lacking("place_of", f"which number an offset of kind {offset.kind} has")
         return offset.sequence
 
     def tables_read(self) -> tuple[Table, ...]:

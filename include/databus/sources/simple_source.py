@@ -48,7 +48,7 @@ class SimpleSplit(SplitRows):
         pending: list[tuple[int, RowChange]] = []
         for transaction in transactions(self.source, self.range):
             found += len(transaction)
-            place = self.source.position_of(transaction[0].offset)
+            place = self.source.place_of(transaction[0].offset)
             pending += [(place, change) for change in transaction]
             if len(pending) >= _CHANGES_AT_ONCE:
                 yield from maker.rows(pending, form)
@@ -95,7 +95,7 @@ class OpenSimpleSource:
         """Ask for the head, and compare it with the start."""
         try:
             head = self._spec.head()
-            self._spec.position_of(head)
+            self._spec.place_of(head)
             if start is not None:
                 self._require_reached(start, head)
         except DatabusError as error:

@@ -48,7 +48,7 @@ class ShopSource(SimpleSource):
         return SequenceOffset(HEADS["at"])
 
     def read(self, start: Offset, end: Offset) -> Iterator[RowChange]:
-        for n in range(self.position_of(start) + 1, self.position_of(end) + 1):
+        for n in range(self.place_of(start) + 1, self.place_of(end) + 1):
             when, offset = SINCE + timedelta(seconds=n), SequenceOffset(n)
             row = {
                 "id": n,
@@ -285,7 +285,7 @@ class Pages(ShopSource):
     def earliest(self) -> PageOffset:
         return PageOffset(0, 0)
 
-    def position_of(self, offset: Offset) -> int:
+    def place_of(self, offset: Offset) -> int:
         assert isinstance(offset, PageOffset)
         return offset.page * 1000 + offset.line
 
@@ -344,6 +344,6 @@ def test_an_offset_of_its_own_needs_a_place_and_a_beginning() -> None:
 
     (finding,) = opened(Lacking()).preflight(None)
     assert finding.code == SourceSettingError.code
-    assert "`position_of`" in finding.hint
+    assert "`place_of`" in finding.hint
     with pytest.raises(SourceSettingError, match="where its log begins"):
         opened(Lacking()).start_offset()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = (
-    "event_id", "op", "database", "table", "route", "key", "before", "after", "ts_ms", "file", "position", "ordinal",
+    "event_id", "op", "database", "table", "route", "key", "before", "after", "ts_ms", "log", "place", "ordinal",
     "part",
 )  # fmt: skip
 """Columns of the encoded rows, as in `ROW_COLUMNS`; key and images are JSON texts."""

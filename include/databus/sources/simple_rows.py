@@ -23,7 +23,7 @@ _ARROW = {
     "date": pa.date32(),
     "datetime(6)": pa.timestamp("us"),
 }
-_PLACE = ("position", "ordinal", "part")
+_ORDER = ("place", "ordinal", "part")
 
 
 class RowMaker:
@@ -44,7 +44,7 @@ class RowMaker:
         self._types = {table.name: [_arrow(table, name) for name in table.columns] for table in tables}
 
     def rows(self, placed: Sequence[tuple[int, RowChange]], form: ImageForm) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of (position, change) pairs in their order.
+        """Yield the rows of (place, change) pairs in their order.
 
         Raises:
             DecodeError: a table or column that the source does not name, or a value of another type.
@@ -78,7 +78,7 @@ class RowMaker:
             yield from pieces
             return
         merged = pa.Table.from_batches(pieces)
-        order = np.lexsort([merged[column].to_numpy() for column in reversed(_PLACE)])
+        order = np.lexsort([merged[column].to_numpy() for column in reversed(_ORDER)])
         yield from merged.take(pa.array(order)).combine_chunks().to_batches()
 
     def _batch(self, name: str, changes: Sequence[RowChange], transaction: Any, ordinal: Any) -> TableBatch:

@@ -96,7 +96,7 @@ def test_rows_say_what_changed() -> None:
     source = opened(ShopSource())
     plan = source.plan(SequenceOffset(0), Batching(max_rows=6))
     rows = rows_of(source, plan)
-    assert [(r["op"], r["table"], r["position"], r["ordinal"]) for r in rows] == [
+    assert [(r["op"], r["table"], r["place"], r["ordinal"]) for r in rows] == [
         ("c", "orders", 1, 0), ("c", "items", 1, 1), ("u", "orders", 1, 2),
         ("c", "orders", 2, 0), ("c", "items", 2, 1), ("d", "orders", 2, 2),
     ]  # fmt: skip

@@ -55,7 +55,7 @@ def rows_of(source: Source, plan: SourcePlan, count: int = 4) -> list[Row]:
 
 def place(row: Row) -> tuple[str, int, int, int]:
     """Return the place of a row in its log."""
-    return row["file"], row["position"], row["ordinal"], row["part"]
+    return row["log"], row["place"], row["ordinal"], row["part"]
 
 
 def changes(rows: Sequence[Row]) -> int:
@@ -67,7 +67,7 @@ class SourceContract:
     """Inherit, and give a fixture `subject`.
 
     Attributes:
-        one_log: whether all rows have one order; else each log (`file`) has one of its own, and ranges take from many.
+        one_log: whether all rows have one order; else each log (`log`) has one of its own, and ranges take from many.
         counts_lag: whether `lag` tells bytes that are left; else it tells their age, and 0 bytes at the head alone.
         knows_times: whether `offset_at` has an answer; else it is refused by a named error.
     """
@@ -98,7 +98,7 @@ class SourceContract:
             after, ranges = piece.range.end, ranges + 1
         assert ranges > 3
         if not self.one_log:
-            got.sort(key=lambda row: row["file"])  # stable: the order within each log is as it was read
+            got.sort(key=lambda row: row["log"])  # stable: the order within each log is as it was read
         assert got == [{**row, "schema_id": None} for row in expected]
         assert after == whole.range.end
         source.close()
@@ -112,9 +112,9 @@ class SourceContract:
         rows = rows_of(source, plan)
         assert [place(r) for r in rows] == sorted({place(r) for r in rows})
         assert len({r["event_id"] for r in rows}) == len(rows)
-        for _, group in itertools.groupby(rows, key=lambda r: (r["file"], r["position"])):
+        for _, group in itertools.groupby(rows, key=lambda r: (r["log"], r["place"])):
             transaction = list(group)
-            assert len({(r["gtid"], r["ts_ms"], r["server_id"]) for r in transaction}) == 1
+            assert len({(r["transaction"], r["ts_ms"], r["server_id"]) for r in transaction}) == 1
             ordinals = [r["ordinal"] for r in transaction if r["part"] == 0]
             assert ordinals == list(range(len(ordinals)))
         source.close()

@@ -155,7 +155,7 @@ class ElasticsearchSink:
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame with `slot`, `document` (after-image and flags as JSON) and what the writer needs.
 
-        Ids and versions are made by the writer, from `key`, `file` and `position`, of the rows that it sends.
+        Ids and versions are made by the writer, from `key`, `log` and `place`, of the rows that it sends.
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 

@@ -27,7 +27,7 @@ from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit, c
 
 _WHOLE_BYTES = TARGET_BYTES + TARGET_BYTES // 4
 """A segment up to this size, decompressed, is decoded in one pass; a larger one, of a large transaction, in pieces."""
-_ORDER = ("position", "ordinal", "part")
+_ORDER = ("place", "ordinal", "part")
 
 
 def segment_rows(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.binlog.segments.large_values import ClaimText
+from databus.binlog.segments.large_values import LargeValueReference
 
 UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"
@@ -68,7 +68,7 @@ def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArr
 
 def flag_reason(value: str | bytes | LargeValue) -> str:
     """Return why a value is no value of its column's type."""
-    if isinstance(value, ClaimText):
+    if isinstance(value, LargeValueReference):
         return CLAIMED
     if isinstance(value, RefusedBytes):
         return value.reason

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog.segments.large_values import LEAST_AGE_S, ClaimStore, ClaimText, read_claim
+from databus.binlog.segments.large_values import LEAST_AGE_S, LargeValueReference, LargeValueStore, read_large_value
 from databus.binlog.segments.retention import KeepLimit
-from databus.core.errors import ClaimError
+from databus.core.errors import LargeValueError
 
 DAY = 86_400.0
 VALUE = bytes(range(256)) * 4096
 
 
-def put(store: ClaimStore, value: bytes, charset: str | None = None) -> dict[str, Any]:
+def put(store: LargeValueStore, value: bytes, charset: str | None = None) -> dict[str, Any]:
     text = store.put(np.frombuffer(value, np.uint8), charset)
-    assert isinstance(text, ClaimText)
+    assert isinstance(text, LargeValueReference)
     found: dict[str, Any] = json.loads(text)
     return found
 
@@ -38,28 +38,28 @@ def aged(reference: dict[str, Any], days: float) -> Path:
 
 
 def test_a_claim_says_where_and_what_it_is(tmp_path: Path) -> None:
-    reference = put(ClaimStore(str(tmp_path)), VALUE, "latin1")
+    reference = put(LargeValueStore(str(tmp_path)), VALUE, "latin1")
     digest = hashlib.sha256(VALUE).hexdigest()
     place = tmp_path / ".claims" / digest[:2] / digest
     assert reference == {"claim": f"file://{place}", "bytes": len(VALUE), "sha256": digest, "charset": "latin1"}
     assert place.read_bytes() == VALUE
-    assert b"".join(read_claim(json.dumps(reference))) == b"".join(read_claim(reference["claim"])) == VALUE
-    assert "charset" not in put(ClaimStore(str(tmp_path)), b"bytes")
+    assert b"".join(read_large_value(json.dumps(reference))) == b"".join(read_large_value(reference["claim"])) == VALUE
+    assert "charset" not in put(LargeValueStore(str(tmp_path)), b"bytes")
 
 
 def test_again_is_the_same_claim_and_only_makes_it_younger(tmp_path: Path) -> None:
-    store = ClaimStore(str(tmp_path))
+    store = LargeValueStore(str(tmp_path))
     first = put(store, VALUE)
     path = aged(first, 30)
     number = path.stat().st_ino
-    assert put(ClaimStore(str(tmp_path)), VALUE) == first
+    assert put(LargeValueStore(str(tmp_path)), VALUE) == first
     assert files(tmp_path) == [path]
     assert path.stat().st_ino == number
     assert time.time() - path.stat().st_mtime < DAY
 
 
 def test_what_a_crash_left_half_is_written_anew(tmp_path: Path) -> None:
-    store = ClaimStore(str(tmp_path))
+    store = LargeValueStore(str(tmp_path))
     path = aged(put(store, VALUE), 0)
     path.write_bytes(VALUE[:-1])
     put(store, VALUE)
@@ -74,7 +74,7 @@ def test_what_a_crash_left_half_is_written_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["1d", "1KB", "8d", "400KB"])
 def test_the_limit_takes_the_oldest_but_none_of_the_last_week(tmp_path: Path, limit: str) -> None:
-    store = ClaimStore(str(tmp_path))
+    store = LargeValueStore(str(tmp_path))
     paths = {days: aged(put(store, bytes([days]) * 300_000), days) for days in (1, 6, 20, 60)}
     gone = {c.path for c in store.prune(KeepLimit.parse(limit))}
     assert gone == {str(paths[20]), str(paths[60])}
@@ -83,26 +83,26 @@ def test_the_limit_takes_the_oldest_but_none_of_the_last_week(tmp_path: Path, li
 
 
 def test_without_a_limit_all_stay(tmp_path: Path) -> None:
-    store = ClaimStore(str(tmp_path))
+    store = LargeValueStore(str(tmp_path))
     path = aged(put(store, VALUE), 1000)
     assert store.prune(KeepLimit.parse("")) == []
     assert path.exists()
 
 
 def test_a_damaged_or_missing_claim_is_named(tmp_path: Path) -> None:
-    reference = put(ClaimStore(str(tmp_path)), VALUE)
+    reference = put(LargeValueStore(str(tmp_path)), VALUE)
     path = aged(reference, 0)
     path.write_bytes(VALUE[:-1] + b"?")
-    with pytest.raises(ClaimError, match="do not match") as damaged:
-        list(read_claim(reference["claim"]))
+    with pytest.raises(LargeValueError, match="do not match") as damaged:
+        list(read_large_value(reference["claim"]))
     assert damaged.value.code == "claim_damaged"
     path.unlink()
-    with pytest.raises(ClaimError, match="is gone") as missing:
-        list(read_claim(reference["claim"]))
+    with pytest.raises(LargeValueError, match="is gone") as missing:
+        list(read_large_value(reference["claim"]))
     assert missing.value.code == "claim_missing"
     for wrong in ("", "{}", '{"claim": 5}', "file:///etc/passwd", "{broken"):
-        with pytest.raises(ClaimError, match="refers to no claim"):
-            list(read_claim(wrong))
+        with pytest.raises(LargeValueError, match="refers to no large value"):
+            list(read_large_value(wrong))
 
 
 def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
 
     root = f"memory://{tmp_path.name}"
     try:
-        reference = put(ClaimStore(root), VALUE)
+        reference = put(LargeValueStore(root), VALUE)
         assert reference["claim"].startswith("memory://")
-        assert put(ClaimStore(root), VALUE) == reference
-        assert b"".join(read_claim(reference["claim"])) == VALUE
-        assert [c.size_bytes for c in ClaimStore(root).list()] == [len(VALUE)]
+        assert put(LargeValueStore(root), VALUE) == reference
+        assert b"".join(read_large_value(reference["claim"])) == VALUE
+        assert [c.size_bytes for c in LargeValueStore(root).list()] == [len(VALUE)]
         later = time.time() + 30 * DAY
-        assert len(ClaimStore(root).prune(KeepLimit.parse("1d"), later)) == 1
-        assert ClaimStore(root).list() == []
+        assert len(LargeValueStore(root).prune(KeepLimit.parse("1d"), later)) == 1
+        assert LargeValueStore(root).list() == []
     finally:
         fsspec.filesystem("memory").store.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.binlog.segments.segment import PinnedPrepare, RangeIndex
 from databus.binlog.segments.store import SegmentStore
 from databus.checkpoints.connection.transaction import create
@@ -43,7 +43,7 @@ def _write_all(home: Path) -> None:
         file.write(b"rows")
     store.pin(PinnedPrepare(staging.folder / "one.prepared", "x", ()))
     store.publish(staging, RangeIndex(OffsetRange(place, place), "*", (), (), 0, more=False))
-    ClaimStore(root).put(np.frombuffer(b"large", np.uint8))
+    LargeValueStore(root).put(np.frombuffer(b"large", np.uint8))
     LargeValues(root, "test").pack("orders", create("/databus/x", b"x" * 100_000))
     with RecordStore(_settings(home).records_url) as records:
         LedgerPages(records).paged("orders")

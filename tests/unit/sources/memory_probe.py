@@ -27,7 +27,7 @@ from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk
 from databus.core.positions.offsets import BinlogOffset
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 
@@ -137,8 +137,8 @@ def read(folder: Path) -> int:
         SegmentAddress(str(folder / "segments" / s.name), s.file, s.start_pos, sum(s.rows.values()))
         for s in index.segments
     )
-    claims = ClaimRules(str(folder / "store"))
-    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", claims=claims)
+    claims = LargeValueRules(str(folder / "store"))
+    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", large_values=claims)
     return sum(batch.num_rows for batch in split.read())
 
 

@@ -45,7 +45,7 @@ from databus.sources.mysql.headroom import headroom, headroom_finding
 from databus.sources.mysql.positions import MysqlPositions, request_after
 from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.spec import MysqlBinlog
@@ -245,7 +245,7 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         store = self._stores.segments(self._server.binlog(plan.range.end).server)
         server = self._server.binlog(index.range.end).server
-        claims = ClaimRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
+        large_values = LargeValueRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
         return [
             SegmentSplit(
                 tuple(
@@ -260,14 +260,14 @@ class MysqlBinlogSource:
                 self._spec.decoder,
                 index.definitions,
                 self._filters,
-                claims,
+                large_values,
                 log_prefix(self._server.binlog(plan.range.end).generation),
             )
             for segments in shared_out(index, count)
         ]
 
     def discard(self, plan: SourcePlan) -> None:
-        """Delete a range's segments; kept segments and claims over the limit, too."""
+        """Delete a range's segments; kept segments and large values over the limit, too."""
         self._stores.segments(self._server.binlog(plan.range.end).server).delete(plan.range)
         self._relay.prune()
 

@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.large_values import LargeValueStore
 from databus.rows.columns import text
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 
 Exceptions = dict[int, dict[int, str | bytes | LargeValue]]
 
 
-class RowClaims:
+class RowLargeValues:
     """Applies the rules of one source."""
 
-    def __init__(self, rules: ClaimRules):
-        self._store, self._over = ClaimStore(rules.root), rules.over_bytes
+    def __init__(self, rules: LargeValueRules):
+        self._store, self._over = LargeValueStore(rules.root), rules.over_bytes
 
     def applied(self, batch: TableBatch) -> TableBatch:
         """Return a batch none of whose row images holds more than the limit, key columns apart.
 
-        What is claimed is a `ClaimText` among the exceptions. Images that no change names are not looked at.
+        A value that is moved out is a `LargeValueReference` among the exceptions. Images that no change names are left.
 
         Raises:
             SegmentStoreFullError: there is no room for a value; nothing of its row has gone anywhere.
@@ -64,7 +64,7 @@ class RowClaims:
     def _take_out(
         self, batch: TableBatch, named: npt.NDArray[np.bool_], exceptions: Exceptions
     ) -> dict[int, list[int]]:
-        """Claim values, the largest first, until each image fits; returns column → rows that are taken out."""
+        """Move values out, the largest first, until each image fits; returns column → rows that are taken out."""
         key = set(batch.schema.primary_key)
         columns = {c: a for c, a in _variable(batch).items() if batch.schema.columns[c].name not in key}
         sizes = np.zeros((len(columns), batch.images.num_rows), np.int64)

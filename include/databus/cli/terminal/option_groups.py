@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
+
+from typer.models import OptionInfo
+
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+)$")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with its option groups spread out, so that typer sees every option.
 
-    A group is a frozen dataclass whose fields are `Annotated` with typer's options; the command gets it filled in.
+    A group is a frozen dataclass; each field that is `Annotated` with one of typer's options becomes an option, with
+    its text from there or from the "Attributes" of the class's docstring. The command gets the group filled in.
 
     Raises:
         TypeError: two groups of the command have an option of one name.
@@ -21,22 +28,21 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, type[Any]] = {}
     spread: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        group = hints[name]
-        if not (isinstance(group, type) and is_dataclass(group)):
-            _add(spread, parameter.replace(annotation=group))
-            continue
-        groups[name] = group
-        options = get_type_hints(group, include_extras=True)
-        for field in fields(group):
-            default = parameter.empty if field.default is MISSING else field.default
-            _add(spread, inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=default,
-                                           annotation=options[field.name]))  # fmt: skip
+        if isinstance(hints[name], type) and is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            found = list(_options(hints[name]))
+        else:
+            found = [parameter.replace(annotation=hints[name])]
+        for each in found:
+            if each.name in spread:
+                raise TypeError(f"two options are called {each.name!r}")
+            spread[each.name] = each
     parameters = sorted(spread.values(), key=lambda each: each.kind)
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            given[name] = group(**{each.name: given.pop(each.name) for each in _options(group)})
         command(**given)
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -44,7 +50,28 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _add(spread: dict[str, inspect.Parameter], parameter: inspect.Parameter) -> None:
-    if parameter.name in spread:
-        raise TypeError(f"two options are called {parameter.name!r}")
-    spread[parameter.name] = parameter
+def _options(group: type[Any]) -> Iterator[inspect.Parameter]:
+    """Yield the options of a group, as keyword parameters."""
+    hints, texts = get_type_hints(group, include_extras=True), _attributes(group)
+    for field in fields(group):
+        kind, *marks = get_args(hints[field.name]) or (None,)
+        option = next((copy(mark) for mark in marks if isinstance(mark, OptionInfo)), None)
+        if option is None:
+            continue
+        option.help = option.help or texts.get(field.name)
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        annotation = Annotated[kind, option]
+        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _attributes(group: type[Any]) -> dict[str, str]:
+    """Return field → its text, from the part "Attributes" of a docstring; each begins with a capital letter."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in inspect.cleandoc(group.__doc__ or "").partition("Attributes:\n")[2].splitlines():
+        if begun := _ATTRIBUTE.match(line):
+            name, text = begun.groups()
+            found[name] = f"{text[0].upper()}{text[1:]}"
+        elif name and line.strip():
+            found[name] += f" {line.strip()}"
+    return found

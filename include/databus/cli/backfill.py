@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from databus import __version__
-from databus.cli.terminal.cells import told
+from databus.cli.terminal.cells import printed
 from databus.cli.terminal.exits import exit_code_of_rows
 from databus.cli.terminal.options import Accept, Dags, Execute, FlowName, Output, Spark, opened, operator, spark_session
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
@@ -123,16 +123,16 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 
 
 def _piece(found: dict[str, Any]) -> str:
-    stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
+    stands = f"stands at {printed(found['stands'], 'stands')}" if found["stands"] else "not begun"
     rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
-    passed = "".join(f"; passed over, logged by statement: {told(gap)}" for gap in found.get("passed", ()))
+    passed = "".join(f"; passed over, logged by statement: {printed(gap)}" for gap in found.get("passed", ()))
     problems = "".join(f"; {problem}" for problem in found["problems"])
-    return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
+    return f"{printed(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:
-    ends = [(p["stands"] or "its start", told(p["range"]["end"])) for p in found["pieces"] if not p["done"]]
-    left = [f"{told(stands, 'stands')} of {end}" for stands, end in ends]
+    ends = [(p["stands"] or "its start", printed(p["range"]["end"])) for p in found["pieces"] if not p["done"]]
+    left = [f"{printed(stands, 'stands')} of {end}" for stands, end in ends]
     rows, pieces = found["rows"]["read"], len(found["pieces"])
     refused = [f"{sink} {counts['rejected']}" for sink, counts in found["sinks"].items() if counts["rejected"]]
     return {

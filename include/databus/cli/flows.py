@@ -110,7 +110,7 @@ def validate(
 
 
 def _show_judged(rows: list[dict[str, Any]]) -> None:
-    """Print a line per flow or file, and below it what is wrong with it."""
+    """Print a line per flow or file, and its faults below it."""
     by_subject: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
     for row in rows:
         by_subject.setdefault((row["flow"], row["file"]), []).append(row)
@@ -126,7 +126,7 @@ def _show_judged(rows: list[dict[str, Any]]) -> None:
 
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:
-    """Yield what is wrong between a flow and its tables as they are now, judged as its next run judges it."""
+    """Yield faults between a flow and its tables as they are now, judged as its next run judges them."""
     from databus.ops.tables.compare import compare
 
     try:
@@ -142,7 +142,7 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
 
 
 def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
-    """Return what the flow was found to have, and what it hid; nothing where its ZooKeeper cannot be asked."""
+    """Return the flow's accepted and hidden columns; nothing where its ZooKeeper does not answer."""
     from databus.ops.services import open_services
     from databus.ops.tables.compare import accepted_of, remembered_of
 

@@ -127,7 +127,7 @@ def _progress(flow: str) -> _FlowProgress:
 
 
 class _FlowProgress:
-    """A bar on a terminal; nothing elsewhere, where the log lines tell."""
+    """Progress bar on a terminal; nothing elsewhere, where log lines stand."""
 
     def __init__(self, flow: str):
         self._bar = Progress(

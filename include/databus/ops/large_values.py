@@ -14,7 +14,7 @@ from databus.core.settings import Settings
 
 
 def write_large_value(reference: str, target: BinaryIO, settings: Settings) -> int:
-    """Copy the value that a row refers to; return its bytes. What was copied before an error is not to be used.
+    """Copy the value that a row refers to; return its bytes. A copy cut off by an error is not to be used.
 
     Args:
         reference: the text that stands in the row, or the URI in it.

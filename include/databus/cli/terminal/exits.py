@@ -1,4 +1,4 @@
-"""Exit codes: one mapping of the error tree to what a script sees."""
+"""Exit codes, and the mapping of the error tree to them."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ _LINE_END = re.compile(r"(?<!\n)\n(?!\n)")
 
 
 def _prepared(command: Any) -> Any:
-    """Return the command, or the group with all that is below it, with stdout kept for what it prints as data."""
+    """Return the command or group with stdout reserved for its data, and its help in paragraphs of one line."""
     command.help = _LINE_END.sub(" ", command.help) if command.help else None
     if isinstance(command, TyperGroup):
         for below in command.commands.values():

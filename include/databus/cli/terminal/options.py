@@ -99,7 +99,7 @@ def connection_source() -> ConnectionSource:
 
 
 class _SandboxConnections:
-    """Connections to a running sandbox, which is looked at when nothing else knows the id."""
+    """Connections to a running sandbox, asked for ids that nothing else knows."""
 
     def get(self, conn_id: str) -> Connection:
         """Return the connection to a server of the sandbox; raises ConnectionMissingError."""
@@ -130,7 +130,7 @@ def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
 
 
 def tell_causes(errors: Mapping[str, DatabusError]) -> int:
-    """Say on stderr, cause by cause, why flows could not be looked at; return the exit code, OK for none.
+    """Print on stderr, cause by cause, why flows could not be read; return the exit code, OK for none.
 
     Args:
         errors: flow name → what stood in the way.

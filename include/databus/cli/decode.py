@@ -43,7 +43,7 @@ _OPS = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates", "m": "
 def decode(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Binlog files, raw copies or segments, e.g. mysql-bin.000007.", metavar="FILE..."),
+        typer.Argument(help="Binlog files, raw copies or segments, e.g. mysql-bin.000007.", metavar="FILE"),
     ],
     tables: Annotated[
         list[str] | None,

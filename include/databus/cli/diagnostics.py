@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Flows = Annotated[
     list[str] | None,
-    typer.Argument(help="Names of flows.", metavar="[FLOW]...", show_default="all flows of the DAG folder"),
+    typer.Argument(help="Names of flows.", metavar="FLOW", show_default="all flows of the DAG folder"),
 ]
 
 
@@ -128,7 +128,7 @@ def peek(
 
 def doctor(
     flow: Annotated[
-        str | None, typer.Argument(help="Name of a flow.", metavar="[FLOW]", show_default="this machine only")
+        str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="this machine only")
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,

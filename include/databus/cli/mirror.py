@@ -86,7 +86,7 @@ def sync_groups(
             "--group",
             "-g",
             help="Consumer group, by name or pattern, e.g. billing or 'app-*'; may be repeated.",
-            show_default="all groups of the mirror",
+            show_default="those of the mirror's option `groups`",
         ),
     ] = None,
     back: Back = False,

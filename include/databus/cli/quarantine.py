@@ -93,7 +93,7 @@ def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
     stage: Stage = None,
     table: Table = None,
     cause: Cause = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Most rows that are listed.", min=1)] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows to list.", min=1)] = 100,
 ) -> None:
     """List rows, oldest first, and count them by state and stage.
 

@@ -32,7 +32,9 @@ Home = Annotated[
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Names of servers, e.g. kafka mysql.", metavar="[SERVER]...", show_default="the usual, or all that run"
+        help="Names of servers, e.g. kafka mysql.",
+        metavar="SERVER",
+        show_default="up: zookeeper kafka mysql opensearch spark airflow; down: all that run",
     ),
 ]
 Name = Annotated[str, typer.Argument(help="Name of a server, e.g. kafka.", metavar="SERVER")]

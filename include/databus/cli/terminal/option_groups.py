@@ -60,7 +60,7 @@ def _options(group: type[Any]) -> Iterator[inspect.Parameter]:
             continue
         option.help = option.help or texts.get(field.name)
         default = inspect.Parameter.empty if field.default is MISSING else field.default
-        annotation = Annotated[kind, option]
+        annotation: Any = Annotated[kind, option]
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

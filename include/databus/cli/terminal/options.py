@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow, e.g. orders_to_kafka.", metavar="FLOW")]
 OptionalFlow = Annotated[
-    str | None, typer.Argument(help="Name of a flow.", metavar="[FLOW]", show_default="all flows of the DAG folder")
+    str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="all flows of the DAG folder")
 ]
 Dags = Annotated[
     Path | None, typer.Option("--dags", help="Folder of the DAG files.", envvar="DATABUS_DAGS", show_default="./dags")

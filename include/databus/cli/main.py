@@ -63,7 +63,7 @@ class Commands(LazyCommands):
 
 
 EPILOG = "\n".join((
-    "First steps: `databus sandbox up`, `databus doctor`, `databus flows list`, `databus run FLOW --until-caught-up`.",
+    "First steps: `databus sandbox up`, `databus doctor`, `databus flows list`, then `databus run` one of the flows.",
     "",
     *MEANINGS,
 ))  # fmt: skip

@@ -76,8 +76,8 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Move a range of the log again, beside the live flow.
 
-    The live flow runs on, and its checkpoint is not touched. With --execute exit code 7 when a check held back rows of
-    it, or a sink refused some.
+    The live flow runs on, and its checkpoint is not touched. With --execute exit code 7 when a check sent rows of it to
+    quarantine, or a sink refused some.
     """
     with opened(flow, dags, places={"--from": start, "--to": end}) as (spec, services):
         if show:
@@ -113,7 +113,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _missing(moved: BackfillState) -> int:
-    """Return how many rows of a backfill, over all its runs, a check held back or a sink refused."""
+    """Return how many rows of a backfill, over all its runs, a check sent to quarantine or a sink refused."""
     return moved.rows.quarantined + sum(counts.rejected for counts in moved.sinks.values())
 
 

@@ -24,7 +24,7 @@ PANELS: dict[str, dict[str, str]] = {
         "peek": "diagnostics:peek",
         "backfill": "backfill:backfill",
     },
-    "Move the checkpoint, decide on rows held back": {
+    "Move the checkpoint, resolve the quarantine": {
         "checkpoint": "checkpoint.show:app",
         "quarantine": "quarantine:app",
     },

@@ -1,4 +1,4 @@
-"""`databus quarantine`: rows that checks and sinks hold back, and their replay after a fix."""
+"""`databus quarantine`: rows that failed a check or that a sink refused, and their replay after a fix."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from databus.ops.quarantine.replay_refusals import Refused
 from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity
 
-app = typer.Typer(help="List, replay or discard rows that checks and sinks hold back.", no_args_is_help=True)
+app = typer.Typer(help="List, replay or discard rows in quarantine.", no_args_is_help=True)
 
 Stage = Annotated[
     str | None, typer.Option("--stage", help='Only rows of this stage: "check" or a sink\'s name.', show_default="all")
@@ -128,7 +128,9 @@ def show(
     with opened(flow, shown.dags) as (spec, services):
         rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
     if not rows:
-        raise ConfigError(f"flow {flow} holds no row {event!r}", hint=f"`databus quarantine list {flow}` names them.")
+        raise ConfigError(
+            f"flow {flow} has no row {event!r} in quarantine", hint=f"`databus quarantine list {flow}` names them."
+        )
     for row in rows:
         show_one(row.to_json(), shown.output)
 
@@ -150,8 +152,8 @@ def export(flow: FlowName, only: InState, stage: Stage = None, table: Table = No
 def replay(flow: FlowName, held: Held, change: Amendment, shown: Shown, spark: Spark = "local[2]") -> None:
     """Send held rows through the flow as it is now, each once.
 
-    What is held back again stays in quarantine. With --execute exit code 7 when rows were held back again, or refused
-    by a sink, and 1 when rows of some batches cannot be replayed as things are; the others are replayed first.
+    A row that a check or a sink refuses again stays in quarantine: with --execute exit code 7. It is 1 when rows of
+    some batches cannot be replayed as things are; the others are replayed first.
     """
     wanted = held.selection
     with opened(flow, shown.dags) as (spec, services):
@@ -161,7 +163,7 @@ def replay(flow: FlowName, held: Held, change: Amendment, shown: Shown, spark: S
             _preview([row.to_json() for row in rows], flow, shown.output)
             _warn_of(refusals(spec, services, rows))
             return
-        said = Said(operator(), change.reason, change.accept, "a replay of rows held back")
+        said = Said(operator(), change.reason, change.accept, "a replay of rows in quarantine")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         try:
             done = replay_rows(spec, services, (spark_session(spark), identity), wanted, said)
@@ -202,7 +204,7 @@ def discard(flow: FlowName, held: Held, change: Change, shown: Shown) -> None:
         if not change.execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, shown.output)
             return
-        said = Said(operator(), change.reason, what="the decision that rows held back are discarded")
+        said = Said(operator(), change.reason, what="the decision to discard rows in quarantine")
         count = quarantine.discard(spec, services, wanted, said)
     show_one({"flow": flow, "discarded": count}, shown.output)
 

@@ -70,9 +70,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     It goes on until a signal stops it, unless --batches or --until-caught-up end it.
 
-    Exit code 7 when rows were held back by a check (state "quarantined"), refused by a sink ("rejected"), or lost to a
-    gap that on_gap passes over ("lost"); 4 when a sink is behind; 0 when every row is where it belongs, or the flow is
-    paused.
+    Exit code 7 when a check sent rows to quarantine (state "quarantined"), a sink refused some ("rejected"), or a gap
+    that on_gap passes over lost some ("lost"); 4 when a sink is behind; 0 when every row is where it belongs, or the
+    flow is paused.
     """
     from databus.ops.runs.dry_run import dry_run
     from databus.ops.runs.run import run_flow
@@ -111,7 +111,7 @@ def _told(result: WindowResult) -> int:
     refused = sum(counts.rejected for counts in result.sinks.values())
     told = [f"sink {sink} refused {counted(of.rejected, 'row')}" for sink, of in result.sinks.items() if of.rejected]
     held = result.quarantined
-    told += [f"{counted(held, 'row')} {'is' if held == 1 else 'are'} held back"] if held else []
+    told += [f"{counted(held, 'row')} {'is' if held == 1 else 'are'} in quarantine"] if held else []
     if told:
         told.append(f"`databus quarantine list {result.flow}` shows them")
     told += [f"a gap was passed over: {lost.why}" for lost in result.lost]

@@ -42,7 +42,7 @@ def exit_code_of_rows(*, missing: int, behind: int = 0) -> int:
     """Return the exit code of a command that moved rows and met no error.
 
     Args:
-        missing: rows held back by checks or refused by sinks, and gaps passed over: HELD, whatever else.
+        missing: rows in quarantine by checks or refused by sinks, and gaps passed over: HELD, whatever else.
         behind: sinks that stand behind the others, and get the rest by themselves once they answer: UNREACHABLE.
     """
     return HELD if missing else UNREACHABLE if behind else OK

@@ -1,4 +1,4 @@
-"""The claim check's store: content-addressed, whole or not there, kept long enough, and read back with its hash."""
+"""The store of large values: content-addressed, whole or not there, kept long enough, and read back with its hash."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from databus.binlog import claims
 from databus.binlog.segments.large_values import LEAST_AGE_S, LargeValueReference, LargeValueStore, read_large_value
 from databus.binlog.segments.retention import KeepLimit
+from databus.core import errors
 from databus.core.errors import LargeValueError
+from databus.core.state import evidence
 
 DAY = 86_400.0
 VALUE = bytes(range(256)) * 4096
@@ -120,3 +123,11 @@ def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
         assert LargeValueStore(root).list() == []
     finally:
         fsspec.filesystem("memory").store.clear()
+
+
+def test_former_names_work_for_one_version(tmp_path: Path) -> None:
+    reference = put(LargeValueStore(str(tmp_path)), VALUE)
+    with pytest.warns(DeprecationWarning, match="read_claim is now read_large_value"):
+        assert b"".join(claims.read_claim(reference["claim"])) == VALUE
+    assert errors.ClaimError is LargeValueError
+    assert evidence.SinkClaim is evidence.LedgerEvidence

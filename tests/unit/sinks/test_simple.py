@@ -23,7 +23,7 @@ from databus.core.errors import (
     SinkFencedError,
     SinkUnavailableError,
 )
-from databus.core.state.evidence import CommittedState, EvidentSink
+from databus.core.state.evidence import EvidentSink, LedgerEvidence
 from databus.core.state.sink_markers import MarkedSink
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of
 from databus.sinks.simple_rows import Rows
@@ -170,9 +170,9 @@ def test_evidence_and_preflight_name_the_guarantee(tmp_path: Path) -> None:
     assert "exactly once" in SqliteAdapter(tmp_path).make_sink().preflight()[0].message
 
 
-def claim(committed: int, plan: Any = None, hashes: Mapping[int, str] | None = None) -> CommittedState:
+def claim(committed: int, plan: Any = None, hashes: Mapping[int, str] | None = None) -> LedgerEvidence:
     checkpoint: Any = SimpleNamespace(slots={"sqlite": (committed,)})
-    return CommittedState("flow", checkpoint, plan, hashes or {}, ())
+    return LedgerEvidence("flow", checkpoint, plan, hashes or {}, ())
 
 
 def test_evidence_compares_the_marker(marked: SqliteAdapter) -> None:

@@ -134,7 +134,7 @@ def _each(value: Any, action: Action, tables: tuple[str, ...]) -> Iterator[Expec
 
 def _of_json(data: Mapping[str, Any], action: Action, tables: tuple[str, ...]) -> Iterator[Expectation]:
     if data.get("kind") == Expectation.kind:
-        yield Expectation(**options_of(data))
+        yield Expectation.from_stored(options_of(data))
         return
     if "expectations" in data:
         for item in data["expectations"]:

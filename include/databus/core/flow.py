@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -15,6 +16,7 @@ from databus.core.expectations import Expectation, expectations_of
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
 from databus.core.stored_json import canonical_json
+from databus.core.stored_options import HOUR, SECOND, ZERO, Duration, Stored
 
 _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     {
@@ -81,15 +83,19 @@ class Flow(Spec):
     expectations: tuple[Expectation, ...] = ()
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
-    sink_outage_seconds: float = Field(30.0, ge=0)
-    zookeeper: str = "zookeeper_default"
+    sink_outage: Duration = Field(timedelta(seconds=30), ge=ZERO)
+    zookeeper_conn_id: str = "zookeeper_default"
     on_zookeeper_loss: Literal["stop", "continue"] = "stop"
-    zookeeper_loss_seconds: float = Field(3600.0, gt=0)
+    zookeeper_loss: Duration = Field(HOUR, gt=ZERO)
     zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
     mode: Mode = "standard"
     description: str = ""
     alerts: tuple[SerializeAsAny[AlertSpec], ...] = ()
+
+    sink_outage_seconds: ClassVar = Stored[float]("sink_outage", SECOND)
+    zookeeper: ClassVar = Stored[str]("zookeeper_conn_id")
+    zookeeper_loss_seconds: ClassVar = Stored[float]("zookeeper_loss", SECOND)
 
     @field_validator("name")
     @classmethod
@@ -127,9 +133,9 @@ class Flow(Spec):
             "checks": [c.to_json() for c in self.checks],
             **({"expectations": [e.to_json() for e in self.expectations]} if self.expectations else {}),
             "sinks": [s.to_json() for s in self.sinks],
-            "batching": self.batching.model_dump(mode="json"),
+            "batching": self.batching.stored(),
             "sink_outage_seconds": self.sink_outage_seconds,
-            "zookeeper": self.zookeeper,
+            "zookeeper": self.zookeeper_conn_id,
             "on_zookeeper_loss": self.on_zookeeper_loss,
             "zookeeper_loss_seconds": self.zookeeper_loss_seconds,
             "zookeeper_loss_batches": self.zookeeper_loss_batches,

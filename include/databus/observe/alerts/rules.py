@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from databus.core.alerts.alert import AlertKind, AlertSpec
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.amounts import counted
 from databus.core.flow import Flow
+from databus.core.stored_options import HOUR, MINUTE, SECOND, ZERO, Duration, Stored
 from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, worst
 
 
@@ -38,24 +40,32 @@ class AlertWhen(AlertSpec):
 
     kind: ClassVar[str] = "when"
 
-    lag_seconds: float | None = Field(300.0, gt=0)
+    lag: Duration | None = Field(timedelta(minutes=5), gt=ZERO)
     lag_rows: int | None = Field(None, gt=0)
     lag_bytes: int | None = Field(None, gt=0)
-    hold_seconds: float = Field(0.0, ge=0)
+    hold: Duration = Field(ZERO, ge=ZERO)
     clear_ratio: float = Field(0.8, gt=0, le=1)
-    headroom_seconds: float | None = Field(None, gt=0)
+    headroom: Duration | None = Field(None, gt=ZERO)
     quarantine_rows: int = Field(0, ge=0)
     rejected_rows: int = Field(0, ge=0)
-    quarantine_minutes: float = Field(60.0, gt=0)
-    no_run_minutes: float | None = Field(10.0, gt=0)
-    run_minutes: float | None = Field(None, gt=0)
-    remind_hours: float | None = Field(None, gt=0)
+    quarantine_within: Duration = Field(HOUR, gt=ZERO)
+    no_run: Duration | None = Field(timedelta(minutes=10), gt=ZERO)
+    run_time: Duration | None = Field(None, gt=ZERO)
+    remind: Duration | None = Field(None, gt=ZERO)
     off: tuple[AlertKind, ...] = ()
+
+    lag_seconds: ClassVar = Stored[float | None]("lag", SECOND)
+    hold_seconds: ClassVar = Stored[float]("hold", SECOND)
+    headroom_seconds: ClassVar = Stored[float | None]("headroom", SECOND)
+    quarantine_minutes: ClassVar = Stored[float]("quarantine_within", MINUTE)
+    no_run_minutes: ClassVar = Stored[float | None]("no_run", MINUTE)
+    run_minutes: ClassVar = Stored[float | None]("run_time", MINUTE)
+    remind_hours: ClassVar = Stored[float | None]("remind", HOUR)
 
     @model_validator(mode="after")
     def _hold_is_shorter(self) -> AlertWhen:
-        if self.remind_hours is not None and self.remind_hours * 3600 < 60:
-            raise ValueError("remind_hours is shorter than a minute")
+        if self.remind is not None and self.remind < MINUTE:
+            raise ValueError("remind is shorter than a minute")
         return self
 
     def patience(self, kind: AlertKind) -> Patience:

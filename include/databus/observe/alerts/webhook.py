@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pydantic import Field
 from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors import AlertingError, ConfigError
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.observe.alerts.shapes import pagerduty, slack, teams
 
 if TYPE_CHECKING:
@@ -45,7 +47,9 @@ class Webhook(ChannelSpec):
 
     conn_id: str
     shape: Shape = "json"
-    timeout_s: float = Field(10.0, gt=0, le=30)
+    timeout: Duration = Field(timedelta(seconds=10), gt=ZERO, le=timedelta(seconds=30))
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the HTTP connection."""

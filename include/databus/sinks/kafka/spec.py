@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from databus.core.tables.schemas import TableSchema
     from databus.sinks.kafka.tracing import TopicReader
 
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 
@@ -61,7 +64,7 @@ class Kafka(SinkSpec):
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
     without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"replication_factor", "topic_config", "compression", "timeout_s", "producer", "on_reject"}
+        {"replication_factor", "topic_config", "compression", "timeout", "producer", "on_reject"}
     )
 
     conn_id: str
@@ -73,12 +76,14 @@ class Kafka(SinkSpec):
     slots: int = Field(1, ge=1, le=64)
     tombstones: bool = True
     ddl: bool = False
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    compression: Compression = "lz4"
     chunk_rows: int = Field(500_000, ge=1)
-    timeout_s: float = Field(30.0, gt=0)
+    timeout: Duration = Field(timedelta(seconds=30), gt=ZERO)
     producer: LibrdkafkaSettings = Field(default_factory=dict)
     profile: Profile = "exactly_once"
     on_reject: OnReject = "quarantine"
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     @field_validator("topic")
     @classmethod

@@ -12,6 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import SinkSettingError
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols import Sink
+from databus.core.stored_options import SECOND, Duration, Stored
 from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
@@ -70,7 +71,7 @@ class MirrorTopics(Kafka):
     kind: ClassVar[str] = "kafka_mirror"
     without_effect: ClassVar[frozenset[str]] = Kafka.without_effect | {
         "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
-        "max_bytes_per_s", "heartbeat_s",
+        "max_bytes_per_s", "heartbeat",
     }  # fmt: skip
 
     source_conn_id: str
@@ -92,7 +93,9 @@ class MirrorTopics(Kafka):
     sync_acls: bool = False
     too_large: Literal["quarantine", "claim", "fail"] = "quarantine"
     max_bytes_per_s: int | None = Field(None, ge=10_000)
-    heartbeat_s: float | None = Field(None, ge=1)
+    heartbeat: Duration | None = Field(None, ge=SECOND)
+
+    heartbeat_s: ClassVar = Stored[float | None]("heartbeat", SECOND)
 
     @field_validator("prefix", "suffix")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, selects_topic
 from databus.schema_registry.settings import CONN_TYPES, KINDS
@@ -85,9 +86,7 @@ class KafkaTopics(SourceSpec):
     kind: ClassVar[str] = "kafka"
     noun: ClassVar[str] = "topic"
     patterns_wait: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"start", "on_gap", "on_missing_topic", "timeout_s", "consumer"}
-    )
+    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "on_gap", "on_missing_topic", "timeout", "consumer"})
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
@@ -111,9 +110,11 @@ class KafkaTopics(SourceSpec):
     raw: bool = False
     leave_out: str = ""
     cluster: str = ""
-    timeout_s: float = Field(30.0, gt=0)
+    timeout: Duration = Field(timedelta(seconds=30), gt=ZERO)
     consumer: LibrdkafkaSettings = Field(default_factory=dict)
     on_missing_topic: OnMissingTopic = "fail"
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""

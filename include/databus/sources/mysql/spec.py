@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -14,6 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.large_value_rules import CLAIM_OVER_BYTES, MOST_BYTES
 
@@ -59,9 +60,7 @@ class MysqlBinlog(SourceSpec):
     """
 
     kind: ClassVar[str] = "mysql_binlog"
-    without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"start", "headroom_s", "on_missing_table", "on_partition_ddl"}
-    )
+    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "headroom", "on_missing_table", "on_partition_ddl"})
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     places: ClassVar[tuple[str, ...]] = (
@@ -76,10 +75,12 @@ class MysqlBinlog(SourceSpec):
     start: str = "latest"
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
-    headroom_s: int = Field(6 * 3600, ge=0)
+    headroom: Duration = Field(timedelta(hours=6), ge=ZERO)
     claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
     on_missing_table: OnMissingTable = "fail"
     on_partition_ddl: OnPartitionDdl = "event"
+
+    headroom_s: ClassVar = Stored[int]("headroom", SECOND, whole=True)
 
     @field_validator("tables", "exclude_tables")
     @classmethod

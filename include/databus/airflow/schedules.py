@@ -108,7 +108,7 @@ def _gaps(given: Any) -> list[timedelta]:
     if isinstance(given, relativedelta):
         return _between(_FROM + given * n for n in range(13))
     if isinstance(given, BaseTimetable | CoreTimetable):
-        core = coerce_to_core_timetable(given)
+        core = _core(given)
         return _cron_gaps(core.summary) if isinstance(core, CronMixin) else _between(_timetable_runs(core))
     if isinstance(given, Collection) and given and all(isinstance(one, BaseAsset) for one in given):
         return []
@@ -117,6 +117,17 @@ def _gaps(given: Any) -> list[timedelta]:
         hint='Give a timedelta, cron text ("0 * * * *"), a preset ("@hourly"), a Timetable, assets, or None for runs '
         "that are triggered only.",
     )
+
+
+def _core(timetable: Any) -> CoreTimetable:
+    """Return a timetable as Airflow's scheduler will have it: written down and read back."""
+    try:
+        return coerce_to_core_timetable(timetable)
+    except Exception as error:
+        raise ConfigError(
+            at_caller(f"flow_dag: Airflow cannot read schedule={timetable!r} back: {type(error).__name__}: {error}"),
+            hint="Its scheduler could not either. A timetable of one's own is registered by a plugin.",
+        ) from error
 
 
 def _between(runs: Iterable[datetime]) -> list[timedelta]:

@@ -14,13 +14,13 @@ from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 
 
 class Freshness(BatchCheck):
-    """When a batch was planned, its newest commit was at most `max_age_s` old: `Freshness(300)`.
+    """Bound on the age of a batch's newest commit when it was planned: `Freshness(timedelta(minutes=5))`.
 
     Age is the plan's clock minus the watermark (running maximum of commit time), so a re-run of the plan measures
     the same; a batch without a known commit time is not judged.
 
     Attributes:
-        max_age_s: greatest accepted age in seconds.
+        max_age: greatest accepted age, e.g. timedelta(minutes=5).
     """
 
     kind: ClassVar[str] = "freshness"

@@ -89,8 +89,8 @@ class Expectations:
     Args:
         what: an expectation or suite of Great Expectations, a suite file (JSON or YAML, its path relative to the file
             that says so), their JSON, or several of these.
-        action: "warn", "quarantine" or "fail".
-        tables: fnmatch patterns of `database.table`; all tables of the source by default.
+        action: "warn" (default), "quarantine" or "fail".
+        tables: fnmatch patterns of `database.table`, e.g. ("shop.orders",); by default all tables of the source.
     """
 
     what: Any

@@ -18,24 +18,29 @@ from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, w
 
 
 class AlertWhen(AlertSpec):
-    """Thresholds of a flow's alerts.
+    """Thresholds of a flow's alerts, e.g. `AlertWhen(lag=timedelta(minutes=1), run_time=timedelta(hours=1))`.
 
     Attributes:
-        lag_seconds: the oldest uncommitted change is older; None for no such bound.
-        lag_rows: more rows are not committed (estimated by the bytes a row took lately).
-        lag_bytes: more log bytes are not committed.
-        hold_seconds: lag is told after it has been over for so long.
-        clear_ratio: lag and headroom have recovered at this share of the threshold, so that a value that swings around
-            it is told once.
-        headroom_seconds: the source's server may delete what the flow needs next sooner than this; None leaves it to
-            the source's own bound.
-        quarantine_rows: checks held back more rows than this within `quarantine_minutes`.
-        rejected_rows: a sink refused more rows than this within `quarantine_minutes`.
-        quarantine_minutes: see there.
-        no_run_minutes: no run has held the flow's lease for so long; a paused flow is left alone. None for never.
-        run_minutes: a run takes longer than this (Airflow's deadline, and the lease's age for `databus watch`).
-        remind_hours: an alert that is still on is told again after so long; None for never.
-        off: kinds that are not told.
+        lag: greatest age of the oldest uncommitted change, e.g. timedelta(minutes=1); default 5 minutes, None for no
+            such bound.
+        lag_rows: most rows not committed (estimated by the bytes a row took lately), e.g. 1_000_000; default None, no
+            such bound.
+        lag_bytes: most log bytes not committed, e.g. 1 << 30; default None, no such bound.
+        hold: time that lag has to be over without a break before it is told, e.g. timedelta(seconds=30); default 0.
+        clear_ratio: share of the threshold at which lag and headroom have recovered, so that a value that swings around
+            it is told once, e.g. 0.5; default 0.8.
+        headroom: least time until the source's server may delete what the flow needs next, e.g. timedelta(hours=12);
+            default None, the source's own bound.
+        quarantine_rows: most rows that checks may hold back within `quarantine_within`, e.g. 10; default 0.
+        rejected_rows: most rows that a sink may refuse within `quarantine_within`, e.g. 10; default 0.
+        quarantine_within: time over which these rows are counted, e.g. timedelta(minutes=10); default one hour.
+        no_run: longest time that no run has held the flow's lease, e.g. timedelta(minutes=30); a paused flow is left
+            alone. Default 10 minutes, None for never.
+        run_time: longest time that a run takes (Airflow's deadline, and the lease's age for `databus watch`), e.g.
+            timedelta(hours=1); default None, no such bound.
+        remind: time after which an alert that is still on is told again, e.g. timedelta(hours=4), at least a minute;
+            default None, never.
+        off: kinds that are not told, e.g. ("quality",); default none.
     """
 
     kind: ClassVar[str] = "when"

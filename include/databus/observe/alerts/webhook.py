@@ -30,16 +30,16 @@ _PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 
 
 class Webhook(ChannelSpec):
-    """Posts an alert as JSON.
+    """Alert channel by HTTP POST, as JSON: `Webhook(conn_id="slack_ops", shape="slack")`.
 
     The connection is Airflow's HTTP connection: host (or a whole URL), schema, port, and in extra `path` and
     `headers`. Where the whole URL is a secret (Slack, Teams), it is the password; with shape "pagerduty" the password
     is the routing key and the host may be left out.
 
     Attributes:
-        conn_id: the connection.
-        shape: what the body looks like.
-        timeout_s: how long to wait for an answer.
+        conn_id: the connection, e.g. "slack_ops".
+        shape: form of the body: "json" (default), "slack", "teams" or "pagerduty".
+        timeout: time to wait for an answer, e.g. timedelta(seconds=5), 30 seconds at most; default 10 seconds.
     """
 
     kind: ClassVar[str] = "webhook"

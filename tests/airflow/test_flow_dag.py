@@ -11,7 +11,6 @@ from airflow.sdk import (
     CronDataIntervalTimetable,
     CronTriggerTimetable,
     DeltaDataIntervalTimetable,
-    EventsTimetable,
 )
 from airflow.sdk.definitions.timetables.simple import ContinuousTimetable
 from airflow.serialization.serialized_objects import DagSerialization

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from inspect import signature
 from typing import Any, Literal
 
 from databus.core.alerts.alert import AlertSpec
@@ -204,6 +205,11 @@ class Mirror(Flow):
             description=description,
             alerts=alerts,
         )
+
+    @classmethod
+    def option_names(cls) -> tuple[str, ...]:
+        """Return the names of a mirror's own options: source and sink are made of them."""
+        return tuple(name for name in signature(cls.__init__).parameters if name != "self")
 
     @classmethod
     def from_stored(cls, options: Mapping[str, Any]) -> Any:

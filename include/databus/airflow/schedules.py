@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow.sdk.bases.timetable import BaseTimetable
 from airflow.sdk.definitions.asset import BaseAsset
-from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.timetables._cron import CronMixin
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.base import Timetable as CoreTimetable
@@ -121,6 +120,8 @@ def _gaps(given: Any) -> list[timedelta]:
 
 def _core(timetable: Any) -> CoreTimetable:
     """Return a timetable as Airflow's scheduler will have it: written down and read back."""
+    from airflow.serialization.encoders import coerce_to_core_timetable  # a task's process has no use for it
+
     try:
         return coerce_to_core_timetable(timetable)
     except Exception as error:

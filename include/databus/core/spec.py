@@ -40,6 +40,11 @@ class Spec(BaseModel):
         self._exact.update(exact)
 
     @classmethod
+    def option_names(cls) -> tuple[str, ...]:
+        """Return the names of all options, as a person writes them."""
+        return tuple(cls.model_fields)
+
+    @classmethod
     def from_stored(cls, options: Mapping[str, Any]) -> Self:
         """Return the spec of stored options: those of `to_json`, without the kind.
 
@@ -105,7 +110,8 @@ def _renamed(spec: type[Spec], options: dict[str, Any]) -> tuple[dict[str, Any],
 
 def config_error(model: type[BaseModel], error: ValidationError) -> ConfigError:
     """Turn pydantic's report into one ConfigError that names file, line and the known options."""
-    options = ", ".join(sorted(name for name in model.model_fields))
+    names = model.option_names() if issubclass(model, Spec) else tuple(model.model_fields)
+    options = ", ".join(sorted(names))
     problems = []
     for item in error.errors():
         where = ".".join(str(part) for part in item["loc"])

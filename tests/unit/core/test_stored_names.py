@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -128,3 +130,18 @@ def test_a_mirror_names_the_option_that_it_does_not_know() -> None:
         ConfigError, match=r"test_stored_names.py:\d+: Mirror: unknown option topic.*Mirror takes: name"
     ):
         Mirror(name="m", source_conn_id="a", target_conn_id="b", topics="t", topic="u")
+
+
+def test_a_mirrors_own_options_are_told_where_one_is_wrong() -> None:
+    with pytest.raises(
+        ConfigError, match=r"test_stored_names.py:\d+: Mirror: name: .*Mirror takes: alerts.*source_conn_id"
+    ) as told:
+        Mirror(name="No", source_conn_id="a", target_conn_id="b", topics="t")
+    assert "transforms" not in told.value.hint
+
+
+def test_a_mirror_is_copied_and_pickled_as_a_flow_is() -> None:
+    made = Mirror(**cases.MIRROR_NEW)
+    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made), made.model_copy(update={"mode": "live"})):
+        assert type(other) is Mirror
+        assert (other == made) is (other.mode == made.mode)

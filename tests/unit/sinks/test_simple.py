@@ -162,8 +162,9 @@ def test_write_is_all_that_is_abstract() -> None:
 
 
 def test_evidence_and_preflight_name_the_guarantee(tmp_path: Path) -> None:
-    lines = LinesAdapter(tmp_path).make_sink()
-    assert isinstance(lines, EvidentSink)
+    adapter = LinesAdapter(tmp_path)
+    lines = adapter.make_sink()
+    assert isinstance(adapter.make_sink(), EvidentSink)
     told = lines.evidence(claim(0)).looked_at[0]
     assert "a batch that is tried again is written again, under the same event ids" in told
     assert lines.preflight()[0].message in told

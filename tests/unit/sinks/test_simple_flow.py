@@ -57,7 +57,9 @@ class Runs:
 
     def __init__(self, sink: LinesSink):
         self.sink = sink
-        self.flow = Flow(name="f", source=Counted(), sinks=(sink,), batching=Batching(max_rows=12, max_seconds=0.1))
+        self.flow = Flow(
+            name="f", source=Counted(), sinks=(sink,), batching=Batching(max_rows=12, max_wait=timedelta(seconds=0.1))
+        )
         self.store = MemoryCheckpoints()
 
     def edited(self) -> Flow:

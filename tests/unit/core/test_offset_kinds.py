@@ -66,6 +66,10 @@ class Liar(PageOffset):
     def from_json(cls, data):
         return PageOffset(data["book"], data["page"])
 
+class Hollow(PageOffset):
+    def __len__(self):
+        return self.page
+
 class Half:
     kind = "half"
 """
@@ -75,6 +79,7 @@ page = ledger_pages:PageOffset
 liar = ledger_pages:Liar
 half = ledger_pages:Half
 gone = ledger_pages:Nobody
+hollow = ledger_pages:Hollow
 away = no_such_module_here:Offset
 kafka = ledger_pages:PageOffset
 """
@@ -190,6 +195,7 @@ def test_without_the_package_its_offset_is_refused_by_name(installed: Installed)
     [
         ("half", "lacks from_json, to_json, compare"),
         ("gone", "cannot be loaded"),
+        ("hollow", "has __len__: an offset is never false"),
         ("away", "no_such_module_here"),
         ("liar", "reads it as 'page'"),
     ],

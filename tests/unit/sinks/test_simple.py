@@ -12,6 +12,7 @@ import pytest
 
 import databus
 from databus import SimpleSink
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
 from databus.core.errors import (
     ConfigError,
@@ -20,6 +21,7 @@ from databus.core.errors import (
 )
 from databus.core.state.evidence import EvidentSink, SinkClaim
 from databus.core.state.sink_markers import MarkedSink
+from databus.rows import version_numbers
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of
 from databus.sinks.simple_rows import Rows
 from databus.sinks.simple_sink import SimpleMarker
@@ -197,6 +199,25 @@ def test_a_marker_that_was_lost_is_written_again(marked: SqliteAdapter) -> None:
         marked.write(sink, plan, inserts([1], 1500))
     sink.fence(plan).remember()
     assert marked.write(sink, plan, inserts([1], 1500)).written == 1
+
+
+def test_rows_have_versions(tmp_path: Path) -> None:
+    """A newer batch has greater ones."""
+    adapter, found = LinesAdapter(tmp_path), list[Any]()
+
+    class Versions(LinesSink):
+        def write(self, rows: Rows) -> WriteReceipt:
+            assert rows.end is not None
+            for batch in rows.batches():
+                found.extend(version_numbers(batch, rows.end).to_pylist())
+            return rows.receipt()
+
+    sink: Any = opened(Versions(path=str(tmp_path / "rows")), adapter.flow)
+    for number in (1, 2):
+        plan = adapter.plan(sink, number, number - 1)
+        sink.writer(plan).write(adapter.encode(inserts([1, 2], 1000 * number + 500), plan), 0)
+    assert found == sorted(found)
+    assert len(set(found)) == 2
 
 
 def test_a_marker_of_somebody_else_is_named() -> None:

@@ -27,7 +27,7 @@ from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
 from databus.sinks.elasticsearch.spec import Elasticsearch
 from databus.sinks.elasticsearch.tally import Tally
-from databus.sinks.elasticsearch.versions import Versions, versions_of
+from databus.sinks.elasticsearch.versions import Versions, hint_of, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,7 +233,7 @@ def windows(
         place = (write.index, write.id)
         before = newest.pop(place, None)
         if versions is not None and before is not None and versions.unordered(before.transaction, write.transaction):
-            raise _unordered(before, write, versions.hint)
+            raise _unordered(before, write, hint_of(versions))
         newest[place] = write if before is None else _above(before, write)
         size += _HEAD_BYTES + len(write.document or "")
     if newest:

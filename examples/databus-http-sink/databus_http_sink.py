@@ -1,5 +1,6 @@
 """Sink `http`: POSTs rows as lines of JSON. A receiver that passes over event ids that it has gets each row once."""
 
+from datetime import timedelta
 from itertools import islice
 from typing import ClassVar
 from urllib.error import HTTPError
@@ -12,12 +13,12 @@ from databus.sinks.simple_rows import Rows
 
 
 class HttpSink(SimpleSink):
-    """Rows as NDJSON to a URL: url, rows_per_request (500), timeout_seconds (30)."""
+    """Rows as NDJSON to a URL: url, rows_per_request (500), timeout (30 seconds)."""
 
     kind: ClassVar[str] = "http"
     url: str
     rows_per_request: int = 500
-    timeout_seconds: float = 30
+    timeout: timedelta = timedelta(seconds=30)
 
     def write(self, rows: Rows) -> WriteReceipt:
         lines = (f"{row.to_json()}\n" for row in rows)
@@ -31,7 +32,7 @@ class HttpSink(SimpleSink):
     def _post(self, body: str) -> None:
         request = Request(self.url, body.encode(), {"Content-Type": "application/x-ndjson"})
         try:
-            urlopen(request, timeout=self.timeout_seconds).close()
+            urlopen(request, timeout=self.timeout.total_seconds()).close()
         except HTTPError as error:
             error.close()
             away = error.code == 429 or error.code >= 500

@@ -84,6 +84,8 @@ __all__ = [
     "RenameColumns",
     "Route",
     "Schema",
+    "SimpleSink",
+    "SimpleSource",
     "Volume",
     "Webhook",
     "__version__",

@@ -23,7 +23,7 @@ from databus.sinks.kafka import Kafka
 from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
 from databus.sinks.kafka.sink import KafkaSink
-from tests.contract.sink_contract import Change, SinkAdapter
+from databus.testing.contract.sink import Change, SinkAdapter
 
 DEADLINE_S = 60
 

@@ -22,7 +22,7 @@ from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.writer import KafkaSlotWriter
-from tests.contract.sink_contract import ORDERS, Change, SinkContract, inserts, source_plan
+from databus.testing.contract.sink import ORDERS, Change, SinkContract, inserts, source_plan
 from tests.integration.kafka_target import (
     DEADLINE_S,
     KafkaAdapter,

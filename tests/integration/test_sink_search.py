@@ -23,7 +23,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.runtime.dispatch import slot_task
 from databus.sinks.elasticsearch.documents import METADATA_FIELDS
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
-from tests.contract.sink_contract import Change, SinkAdapter, SinkContract
+from databus.testing.contract.sink import Change, SinkAdapter, SinkContract
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, Target, arrow, change, plan
 

@@ -11,7 +11,7 @@ from databus.core.errors import (
     DecodeError,
     SchemaUnknownError,
 )
-from tests.contract.source_contract import IMPATIENT, SourceContract, changes
+from databus.testing.contract.source import IMPATIENT, SourceContract, changes
 from tests.integration.binlog_shop import Shop, fields
 
 pytestmark = pytest.mark.integration

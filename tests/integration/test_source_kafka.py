@@ -19,7 +19,7 @@ from databus.core.findings import Level
 from databus.core.positions.offsets import KafkaOffsets, Ordering
 from databus.core.protocols import PartitionedSource, Source
 from databus.core.state.plan import SourcePlan
-from tests.contract.source_contract import IMPATIENT, SourceContract, rows_of
+from databus.testing.contract.source import IMPATIENT, SourceContract, rows_of
 from tests.integration.binlog_shop import fields
 from tests.integration.kafka_logs import DEADLINE_S, Logs, LogsSubject
 

@@ -26,7 +26,7 @@ class SimpleSink(SinkSpec):
 
     Attributes:
         conn_type: expected type of the connection; "" for any.
-        conn_id: id of the connection, in `self.connection` once opened; "" for none. Example: "http_default".
+        conn_id: id of the connection, in `self.connection` once opened, e.g. "http_default"; default "", none.
         profile: "at_least_once", or "exactly_once" for a class that keeps markers, where it is the default.
     """
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.offsets import Offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +84,7 @@ class Rows:
         batch: batch number.
         marker: text to keep with the rows, "" for a sink without markers.
         previous: marker that is there before the batch, None for none.
+        end: end of the batch's range, for `databus.rows.version_numbers` of its Arrow batches.
     """
 
     encoded: Iterable[pa.RecordBatch] = field(repr=False)
@@ -90,6 +92,7 @@ class Rows:
     batch: int
     marker: str = ""
     previous: str | None = None
+    end: Offset | None = None
     _counts: Counter[str] = field(default_factory=Counter, repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -94,14 +94,15 @@ class SimpleWriter:
             MarkerDivergedError: the marker is neither this plan's nor that of the batch before it.
         """
         if self.sink.profile != "exactly_once":
-            given = Rows(rows, self.name, self.plan.batch)
+            given = Rows(rows, self.name, self.plan.batch, end=self.plan.range.end)
             first = next(encoded := iter(given.encoded), None)
             if first is None:
                 return given.receipt()
             return self.sink.write(replace(given, encoded=_chained(first, encoded)))
         text = self.sink.last_marker(self.name)
         marker = None if text is None else SimpleMarker.parse(text)
-        given = Rows(rows, self.name, self.plan.batch, str(SimpleMarker.of(self.plan)), text)
+        ours = str(SimpleMarker.of(self.plan))
+        given = Rows(rows, self.name, self.plan.batch, ours, text, self.plan.range.end)
         if marker is not None and marker.is_of(self.plan) and not marker.closed:
             for _ in given.batches():
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
@@ -16,6 +16,7 @@ from databus.core.errors.source import SourceSettingError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.offsets import Offset, SequenceOffset
 from databus.core.protocols.source import Source
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 
@@ -78,21 +79,24 @@ class SimpleSource(SourceSpec):
     Attributes:
         tables: the tables it reads, for a source whose options do not decide them; else override `tables_read`.
         conn_type: expected type of the connection; "" for any.
-        conn_id: id of the connection, in `self.connection` once opened; "" for none. Example: "counter_default".
+        conn_id: id of the connection, in `self.connection` once opened, e.g. "counter_default"; default "", none.
         start: where a flow without a checkpoint begins, "earliest" (default) or "latest".
-        poll_seconds: seconds between two looks at the head while a flow waits for changes. Default 0.2.
+        poll_interval: time between two looks at the head while a flow waits for changes, e.g. timedelta(seconds=2);
+            default 0.2 seconds.
     """
 
     direct: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset({"poll_seconds"})
+    without_effect: ClassVar[frozenset[str]] = frozenset({"poll_interval"})
     tables: ClassVar[tuple[Table, ...]] = ()
     conn_type: ClassVar[str] = ""
 
     conn_id: str = ""
     start: Literal["earliest", "latest"] = "earliest"
-    poll_seconds: float = Field(0.2, gt=0)
+    poll_interval: Duration = Field(timedelta(seconds=0.2), gt=ZERO)
     _connection: Connection | None = PrivateAttr(None)
+
+    poll_interval_s: ClassVar = Stored[float]("poll_interval", SECOND)
 
     @abstractmethod
     def head(self) -> Offset:

@@ -126,7 +126,7 @@ class OpenSimpleSource:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            time.sleep(min(left, self._spec.poll_seconds))
+            time.sleep(min(left, self._spec.poll_interval_s))
         return self._describe(OffsetRange(after, head), limit)
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:

@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databus.cli.terminal.places import in_words
-from databus.core.errors import CheckpointFormatError, OffsetInvalidError
+from databus.core.errors import CheckpointFormatError, OffsetInvalidError, SourceDivergedError
 from databus.core.positions import offset_kinds
 from databus.core.positions.offset_kinds import GROUP, KINDS, NOT_LOADED, UNKNOWN, is_known, offset_class
+from databus.core.positions.offset_ranges import overlap, without
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset, offset_from_json
 from databus.core.state.backfill import Aim, Mode, backfill_id
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
@@ -65,6 +66,10 @@ class Liar(PageOffset):
     def from_json(cls, data):
         return PageOffset(data["book"], data["page"])
 
+class Hollow(PageOffset):
+    def __len__(self):
+        return self.page
+
 class Half:
     kind = "half"
 """
@@ -74,6 +79,7 @@ page = ledger_pages:PageOffset
 liar = ledger_pages:Liar
 half = ledger_pages:Half
 gone = ledger_pages:Nobody
+hollow = ledger_pages:Hollow
 away = no_such_module_here:Offset
 kafka = ledger_pages:PageOffset
 """
@@ -189,6 +195,7 @@ def test_without_the_package_its_offset_is_refused_by_name(installed: Installed)
     [
         ("half", "lacks from_json, to_json, compare"),
         ("gone", "cannot be loaded"),
+        ("hollow", "has __len__: an offset is never false"),
         ("away", "no_such_module_here"),
         ("liar", "reads it as 'page'"),
     ],
@@ -235,6 +242,12 @@ def test_what_only_knows_the_protocol_works(installed: Installed) -> None:
     assert in_words(span.to_json()) == "a, page 1 → a, page 9"
     assert in_words(last.to_json()) == "a, page 9"
     assert offset_from_json(json.loads(place_word(last))) == last
+    assert without(span, [OffsetRange(installed.page("a", 3), installed.page("a", 5))]) == (
+        OffsetRange(first, installed.page("a", 3)),
+        OffsetRange(installed.page("a", 5), last),
+    )
+    with pytest.raises(SourceDivergedError, match="cannot be ordered, says their kind 'page'"):
+        overlap(span, OffsetRange(installed.page("b", 1), installed.page("b", 2)))
     sink = {"kind": "page", "topic": "orders"}  # a sink's kind may be called the same
     assert in_words(sink) is sink
     aim = Aim(Mode.MISSING)

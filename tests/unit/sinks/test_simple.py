@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -21,57 +18,16 @@ from databus.core.errors import (
     ConfigError,
     MarkerDivergedError,
     SinkFencedError,
-    SinkUnavailableError,
 )
 from databus.core.state.evidence import EvidentSink, LedgerEvidence
 from databus.core.state.sink_markers import MarkedSink
+from databus.rows import version_numbers
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of
 from databus.sinks.simple_rows import Rows
 from databus.sinks.simple_sink import SimpleMarker
 from databus.testing.contract import SimpleSinkAdapter, SinkContract, opened
 from databus.testing.contract.sink import inserts
-
-
-class LinesSink(SimpleSink):
-    """Rows as lines of a file."""
-
-    kind: ClassVar[str] = "lines"
-    path: str
-
-    def ping(self) -> None:
-        if not Path(self.path).parent.exists():
-            raise SinkUnavailableError(f"no folder of {self.path}", hint="Make it.")
-
-    def write(self, rows: Rows) -> WriteReceipt:
-        with Path(self.path).open("a") as file:
-            file.writelines(f"{row.to_json()}\n" for row in rows)
-        return rows.receipt()
-
-
-class SqliteSink(LinesSink):
-    """Rows into SQLite, with the marker in the same transaction."""
-
-    kind: ClassVar[str] = "sqlite"
-
-    def last_marker(self, writer: str) -> str | None:
-        with closing(self._open()) as connection:
-            return next((row[0] for row in connection.execute("SELECT text FROM m WHERE writer=?", (writer,))), None)
-
-    def write(self, rows: Rows) -> WriteReceipt:
-        with closing(self._open()) as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")
-            there = connection.execute("SELECT text FROM m WHERE writer=?", (rows.writer,)).fetchone()
-            if (there and there[0]) != rows.previous:
-                raise SinkFencedError("the marker is another")
-            connection.executemany("INSERT INTO r VALUES (?)", ((row.to_json(),) for row in rows))
-            connection.execute("INSERT OR REPLACE INTO m VALUES (?, ?)", (rows.writer, rows.marker))
-        return rows.receipt()
-
-    def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None)
-        connection.execute("CREATE TABLE IF NOT EXISTS r (line TEXT)")
-        connection.execute("CREATE TABLE IF NOT EXISTS m (writer TEXT PRIMARY KEY, text TEXT)")
-        return connection
+from tests.contract.simple_sinks import LinesSink, SqliteSink
 
 
 class LinesAdapter(SimpleSinkAdapter):
@@ -89,8 +45,7 @@ class LinesAdapter(SimpleSinkAdapter):
         return LinesSink(path=str(self.folder / "rows" if reachable else self.folder / "none" / "rows"))
 
     def lines(self) -> list[dict[str, Any]]:
-        path = self.folder / "rows"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return self.spec(reachable=True).lines()
 
     def delivered(self) -> list[str]:
         return [line["event_id"] for line in self.lines()]
@@ -111,10 +66,6 @@ class SqliteAdapter(LinesAdapter):
 
     def spec(self, *, reachable: bool) -> SqliteSink:
         return SqliteSink(path=str(self.folder / "rows.db" if reachable else self.folder / "none" / "rows.db"))
-
-    def lines(self) -> list[dict[str, Any]]:
-        with closing(sqlite3.connect(self.folder / "rows.db")) as connection:
-            return [json.loads(line) for (line,) in connection.execute("SELECT line FROM r ORDER BY rowid")]
 
 
 class TestAtLeastOnceContract(SinkContract):
@@ -162,8 +113,9 @@ def test_write_is_all_that_is_abstract() -> None:
 
 
 def test_evidence_and_preflight_name_the_guarantee(tmp_path: Path) -> None:
-    lines = LinesAdapter(tmp_path).make_sink()
-    assert isinstance(lines, EvidentSink)
+    adapter = LinesAdapter(tmp_path)
+    lines = adapter.make_sink()
+    assert isinstance(adapter.make_sink(), EvidentSink)
     told = lines.evidence(claim(0)).looked_at[0]
     assert "a batch that is tried again is written again, under the same event ids" in told
     assert LinesAdapter(tmp_path).make_sink().preflight()[0].message in told
@@ -247,6 +199,25 @@ def test_a_marker_that_was_lost_is_written_again(marked: SqliteAdapter) -> None:
         marked.write(sink, plan, inserts([1], 1500))
     sink.fence(plan).remember()
     assert marked.write(sink, plan, inserts([1], 1500)).written == 1
+
+
+def test_rows_have_versions(tmp_path: Path) -> None:
+    """A newer batch has greater ones."""
+    adapter, found = LinesAdapter(tmp_path), list[Any]()
+
+    class Versions(LinesSink):
+        def write(self, rows: Rows) -> WriteReceipt:
+            assert rows.end is not None
+            for batch in rows.batches():
+                found.extend(version_numbers(batch, rows.end).to_pylist())
+            return rows.receipt()
+
+    sink: Any = opened(Versions(path=str(tmp_path / "rows")), adapter.flow)
+    for number in (1, 2):
+        plan = adapter.plan(sink, number, number - 1)
+        sink.writer(plan).write(adapter.encode(inserts([1, 2], 1000 * number + 500), plan), 0)
+    assert found == sorted(found)
+    assert len(set(found)) == 2
 
 
 def test_a_marker_of_somebody_else_is_named() -> None:

@@ -11,7 +11,7 @@ from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.positions.offsets import Offset, SequenceOffset
 from databus.core.protocols import Source
 from databus.sources.mock.spec import Mock
-from tests.contract.source_contract import EVERYTHING, SourceContract, changes, rows_of
+from databus.testing.contract.source import EVERYTHING, SourceContract, changes, rows_of
 
 
 class MockSubject:

@@ -1,4 +1,4 @@
-"""Offset: what every place in a source's log can do, whatever its kind."""
+"""Protocol of offsets: a place in a source's log, of any kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Offset(Protocol):
 
     Another package's class is found by its kind (`offset_kinds`) and has the classmethod
     `from_json(data: Mapping[str, Any])`, which reads what `to_json` wrote. Its `str()` is the place as people read it:
-    the same text in every process.
+    the same text in every process. It has no `__bool__` and no `__len__`: an offset is never false.
     """
 
     @property

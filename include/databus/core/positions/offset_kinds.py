@@ -50,6 +50,8 @@ def offset_class(kind: str) -> type[Any]:
         raise _broken(kind, f"{target} cannot be loaded: {error}") from error
     if lacking := [n for n in ("from_json", "to_json", "compare", "kind") if not hasattr(found, n)]:
         raise _broken(kind, f"{target} lacks {', '.join(lacking)}")
+    if hollow := [n for n in ("__bool__", "__len__") if hasattr(found, n)]:
+        raise _broken(kind, f"{target} has {' and '.join(hollow)}: an offset is never false")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from databus.core.errors.source import SourceDivergedError
-from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, is_foreign
 from databus.core.positions.topic_lives import newer
 
 _Place = tuple[str, int]
@@ -133,6 +133,8 @@ def _cut(piece: OffsetRange, other: OffsetRange) -> list[OffsetRange]:
 
 def _before(one: Offset, other: Offset) -> bool:
     order = one.compare(other)
+    if order is Ordering.DIVERGED and is_foreign(one):
+        raise SourceDivergedError(f"{one} and {other} cannot be ordered, says their kind {one.kind!r}")
     if order is Ordering.DIVERGED:
         raise SourceDivergedError(
             f"{one} and {other} cannot be ordered: a failover lies between them",

@@ -11,7 +11,7 @@ from databus.core.errors.config import BackfillFutureError, BackfillRangeError
 from databus.core.errors.source import SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import earlier, later
-from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, is_foreign
 from databus.core.positions.replaced_logs import is_of_former_log
 from databus.core.state.backfill import Boundary, RangedSource
 from databus.core.state.checkpoint import Checkpoint
@@ -73,6 +73,11 @@ class Places:
                 f"flow {self.flow.name}: the range from {start} to {end} ends before it begins in some partitions: "
                 f"{_backward(first, last)}",
                 hint="Name both ends by times, or both by offsets of the same partitions.",
+            )
+        if order is Ordering.DIVERGED and is_foreign(first):
+            raise SourceDivergedError(
+                f"flow {self.flow.name}: {first} and {last} cannot be ordered, says their kind {first.kind!r}",
+                hint="Name both ends in one log of the source.",
             )
         if order is Ordering.DIVERGED:
             raise SourceDivergedError(

@@ -20,7 +20,7 @@ from databus.core.errors.sink import SinkSettingError
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import later
-from databus.core.positions.offsets import BinlogOffset, OffsetRange, Ordering
+from databus.core.positions.offsets import BinlogOffset, OffsetRange, Ordering, is_foreign
 from databus.core.positions.replaced_logs import is_of_former_log
 from databus.core.state.backfill import PLANNING, Aim, Backfill, BackfillStore, Mode, backfill_id
 from databus.core.state.checkpoint_store import Lease
@@ -262,7 +262,9 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: BackfillR
 def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
     """Tell whether a range lies before another, or may: GTIDs do not order all places of two servers."""
     order = other.range.end.compare(backfill.range.start)
-    return order in _NOT_AFTER or (order is Ordering.DIVERGED and isinstance(backfill.range.start, BinlogOffset))
+    start = backfill.range.start
+    may_be = isinstance(start, BinlogOffset) or is_foreign(start)
+    return order in _NOT_AFTER or (order is Ordering.DIVERGED and may_be)
 
 
 def _is_lost(other: Backfill, backfill: Backfill) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from databus.rows.former_columns import as_printed
+from databus.rows.variant_values import variant_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,12 +16,10 @@ if TYPE_CHECKING:
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch of `ROW_COLUMNS` as plain JSON values, images and keys opened, as they are printed."""
-    from pyspark.sql.types import VariantVal
-
     for row in batch.to_pylist():
         for image in ("before", "after"):
             if row[image] is not None:
-                row[image] = VariantVal(row[image]["value"], row[image]["metadata"]).toPython()
+                row[image] = variant_value(row[image])
         row["key"] = json.loads(row["key"]) if row["key"] is not None else None
         yield as_printed(row)
 

@@ -23,7 +23,7 @@ from databus.core.errors.sink import (
 )
 from databus.sinks.elasticsearch.client import reason_of, translated
 from databus.sinks.elasticsearch.documents import RowWrite
-from databus.sinks.elasticsearch.versions import DocumentVersions
+from databus.sinks.elasticsearch.versions import RowVersions, hint_of
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -90,7 +90,7 @@ class Bulk:
     max_retries: int
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
-    versions: DocumentVersions | None = None
+    versions: RowVersions | None = None
     _bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -233,7 +233,7 @@ class Bulk:
                 f"{self.place}: index {write.index!r}: the document of row {write.event_id} of {write.table} has "
                 f"version {stated[1]}, the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, "
                 f"and {why}",
-                hint=self.versions.hint,
+                hint=hint_of(self.versions),
             )
 
     def _gave_up(

@@ -36,7 +36,7 @@ from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
 from databus.sinks.elasticsearch.spec import Elasticsearch
 from databus.sinks.elasticsearch.tally import DocumentTally
-from databus.sinks.elasticsearch.versions import DocumentVersions, versions_of
+from databus.sinks.elasticsearch.versions import RowVersions, hint_of, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +130,7 @@ class ElasticsearchWriter:
         return receipt
 
     def _writes(
-        self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: DocumentTally, versions: DocumentVersions
+        self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: DocumentTally, versions: RowVersions
     ) -> Iterator[RowWrite | EmptyingStatement]:
         target_of = lru_cache(maxsize=10_000)(self._target)
         for batch in rows:
@@ -196,7 +196,7 @@ class ElasticsearchWriter:
             raise SinkError(f"{place}: {emptied}, and the batch has {self.slots} writers, which nothing orders")
         return emptied
 
-    def _require_expected(self, versions: DocumentVersions, row: tuple[str, int], emptied: int, subject: str) -> None:
+    def _require_expected(self, versions: RowVersions, row: tuple[str, int], emptied: int, subject: str) -> None:
         why = "" if self.again else versions.ahead(row, emptied)
         if why:
             raise SinkConflictError(
@@ -211,7 +211,7 @@ class ElasticsearchWriter:
 
 
 def windows(
-    writes: Iterable[RowWrite | EmptyingStatement], max_bytes: int, versions: DocumentVersions | None = None
+    writes: Iterable[RowWrite | EmptyingStatement], max_bytes: int, versions: RowVersions | None = None
 ) -> Iterator[list[RowWrite] | EmptyingStatement]:
     """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
 
@@ -244,7 +244,7 @@ def windows(
         place = (write.index, write.id)
         before = newest.pop(place, None)
         if versions is not None and before is not None and versions.unordered(before.transaction, write.transaction):
-            raise _unordered(before, write, versions.hint)
+            raise _unordered(before, write, hint_of(versions))
         newest[place] = write if before is None else _above(before, write)
         size += _HEAD_BYTES + len(write.document or "")
     if newest:

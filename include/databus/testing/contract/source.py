@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.rows.schema import arrow_schema
 
-EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_seconds=2)
-IMPATIENT = Batching(max_rows=10**9, max_bytes=1 << 40, max_seconds=0.3)
+EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=2))
+IMPATIENT = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=0.3))
 ROW_OPS = {Op.CREATE, Op.UPDATE, Op.DELETE, Op.FILTERED}
 
 Row = dict[str, Any]
@@ -86,7 +87,7 @@ class SourceContract:
         assert changes(expected) == whole.rows >= 60
         after, got, ranges = whole.range.start, [], 0
         while after.compare(whole.range.end) is Ordering.BEFORE:
-            piece = source.plan(after, Batching(max_rows=7, max_seconds=2))
+            piece = source.plan(after, Batching(max_rows=7, max_wait=timedelta(seconds=2)))
             assert piece is not None
             assert piece.range.start == after
             assert piece.more or piece.range.end == whole.range.end
@@ -136,7 +137,7 @@ class SourceContract:
         """Planned range, opened again by another process: the same rows."""
         subject.grow()
         source = subject.open()
-        plan = source.plan(subject.begin, Batching(max_rows=30, max_seconds=2))
+        plan = source.plan(subject.begin, Batching(max_rows=30, max_wait=timedelta(seconds=2)))
         assert plan is not None
         rows = rows_of(source, plan)
         source.close()

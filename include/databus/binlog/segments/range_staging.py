@@ -22,7 +22,8 @@ from databus.binlog.log.transactions.pending_xa import (
     in_log_order,
     nowhere_to_fetch,
 )
-from databus.binlog.log.transactions.xa import CommitPlace, XaEvent, XaPhase
+from databus.binlog.log.transactions.xa import CommitPlace
+from databus.binlog.log.walk import XaEvent, XaPhase
 from databus.binlog.log.walk_faults import nothing_delivered, rows_by_statement
 from databus.binlog.segments.segment import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.segments.store_space import writing

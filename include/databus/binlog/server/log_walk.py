@@ -29,8 +29,8 @@ from databus.binlog.log.statements.scope import as_logged, subjects_of
 from databus.binlog.log.statements.statements import StatementKind
 from databus.binlog.log.temporary_tables import hiding_captured
 from databus.binlog.log.transactions.open_rows import OpenRows
-from databus.binlog.log.transactions.xa import XaEvent, walk_prepared
-from databus.binlog.log.walk import LoggedStatement, RowsByStatement, Walk
+from databus.binlog.log.transactions.xa import walk_prepared
+from databus.binlog.log.walk import LoggedStatement, RowsByStatement, Walk, XaEvent
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import (
     Definitions,

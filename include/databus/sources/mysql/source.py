@@ -42,8 +42,9 @@ from databus.sources.mysql.headroom import headroom, headroom_finding
 from databus.sources.mysql.positions import MysqlPositions, request_after
 from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
+from databus.sources.mysql.segments.address import SegmentAddress
 from databus.sources.mysql.segments.large_value_rules import ClaimRules
-from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
+from databus.sources.mysql.segments.split import SegmentSplit
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.staged_range import shared_out, source_plan

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from databus.sinks.kafka_mirror import MirrorTopics as MirrorTopics
     from databus.sinks.memory import Memory as Memory
     from databus.sinks.noop import Noop as Noop
+    from databus.sinks.simple import SimpleSink as SimpleSink
     from databus.sources.kafka.spec import KafkaTopics as KafkaTopics
     from databus.sources.mock.spec import Mock as Mock
     from databus.sources.mysql.row_filters import HashPartition as HashPartition
     from databus.sources.mysql.row_filters import ModuloPartition as ModuloPartition
     from databus.sources.mysql.row_filters import RangePartition as RangePartition
     from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
+    from databus.sources.simple import SimpleSource as SimpleSource
     from databus.transforms.drop import DropColumns as DropColumns
     from databus.transforms.filter import Filter as Filter
     from databus.transforms.hash import Hash as Hash

@@ -58,8 +58,10 @@ PARTS = {
     "ModuloPartition": "databus.sources.mysql.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.mysql.row_filters:HashPartition",
     "Expectations": "databus.core.expectations:Expectations",
+    "SimpleSink": "databus.sinks.simple:SimpleSink",
+    "SimpleSource": "databus.sources.simple:SimpleSource",
 }
-"""Class name → "module:Class" of specs that stand in another kind's options."""
+"""Class name → "module:Class" of specs that stand in another kind's options, and of base classes."""
 GROUPS: dict[str, tuple[Mapping[str, str], type[Spec]]] = {
     "sources": (SOURCES, SourceSpec),
     "transforms": (TRANSFORMS, TransformSpec),

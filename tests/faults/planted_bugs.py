@@ -268,7 +268,7 @@ def _partition_by_row(plant: Callable[[Any, str, Any], None]) -> None:
 
     def partitions(self: Any, rows: Any, topics: Any, of_row: Any) -> Any:
         partition, known = right(self, rows, topics, of_row)
-        return ((partition + np.asarray(rows["position"]) // 7) % 5).astype(np.int32), known
+        return ((partition + np.asarray(rows["place"]) // 7) % 5).astype(np.int32), known
 
     plant(direct.KafkaEncoder, "_partitions", partitions)
 

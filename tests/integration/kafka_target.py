@@ -79,8 +79,8 @@ class KafkaAdapter(SinkAdapter):
             "ts_ms": change.position,
             "database": "shop",
             "table": "orders",
-            "file": "mysql-bin.000001",
-            "position": change.position,
+            "log": "mysql-bin.000001",
+            "place": change.position,
             "ordinal": change.ordinal,
             "part": 0,
         }
@@ -137,8 +137,8 @@ ENCODED = pa.schema(
         ("ts_ms", pa.int64()),
         ("database", pa.string()),
         ("table", pa.string()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
+        ("log", pa.string()),
+        ("place", pa.int64()),
         ("ordinal", pa.int64()),
         ("part", pa.int16()),
     ]

@@ -131,8 +131,8 @@ def change(
         "table": table,
         "route": f"shop.{table}",
         "key": text.encode(),
-        "file": file,
-        "position": pos,
+        "log": file,
+        "place": pos,
         "ordinal": ordinal,
         "part": part,
         "op": op,
@@ -146,7 +146,7 @@ def change(
 
 
 def arrow(changes):
-    types = {"key": pa.binary(), "position": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
+    types = {"key": pa.binary(), "place": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
     types |= {"slot": pa.int32(), "absent": pa.list_(pa.string()), "other_key": pa.binary()}
     names = change("c", 1, {})
     fields = [pa.field(name, types.get(name, pa.string())) for name in names]

@@ -312,15 +312,15 @@ def test_segments_are_listed_and_pruned(kept: tuple[Shop, Dumps], monkeypatch: p
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout) if "json" in arguments else done.stdout
 
-    listed = command("-o", "json")
+    listed = command("list", "-o", "json")
     assert {(s["server"], s["flavor"]) for s in listed} == {(shop.begin.server, shop.flavor)}
     assert sum(s["transactions"] for s in listed) >= 22
     assert min(s["first_commit_at"] for s in listed) <= max(s["last_commit_at"] for s in listed)
-    assert command("--prune", "-o", "json") == []
-    assert len(command("--prune", "--keep", "1B", "-o", "json")) == len(listed)
-    assert len(command("-o", "json")) == len(listed)
-    assert len(command("--prune", "--execute", "--keep", "1B", "-o", "json")) == len(listed)
-    assert command("-o", "json") == []
+    assert command("prune", "-o", "json") == []
+    assert len(command("prune", "--keep", "1B", "-o", "json")) == len(listed)
+    assert len(command("list", "-o", "json")) == len(listed)
+    assert len(command("prune", "--execute", "--keep", "1B", "-o", "json")) == len(listed)
+    assert command("list", "-o", "json") == []
     # What was pruned comes from the server again.
     before = dumps.count()
     again, _ = read(shop, shop.begin, flow="other")

@@ -341,7 +341,7 @@ def script(pair_of: Callable[[str], Pair], name: str, tmp_path: Path) -> Callabl
 def read_on(flow: Flow) -> list[str]:
     flow.drain()
     flow.unique()
-    return [r["gtid"] for r in flow.rows]
+    return [r["transaction"] for r in flow.rows]
 
 
 def test_holes_of_a_mysql_set_are_filled_and_delivered_ones_behind_them_skipped(
@@ -356,7 +356,7 @@ def test_holes_of_a_mysql_set_are_filled_and_delivered_ones_behind_them_skipped(
     # Delivered were 1-3 and 6, in the order of a server whose writers ran in parallel.
     flow.checkpoint = s.checkpoint(f"{s.origin}:1-3:6")
     assert flow.batch()
-    assert [r["gtid"] for r in flow.rows] == [f"{s.origin}:{n}" for n in (4, 7, 5)]
+    assert [r["transaction"] for r in flow.rows] == [f"{s.origin}:{n}" for n in (4, 7, 5)]
     assert flow.checkpoint.timeline == 4
     assert read_on(flow) == [f"{s.origin}:{n}" for n in (4, 7, 5, 9, 8)]
     assert f"{s.origin}:1-9" in flow.checkpoint.gtids
@@ -369,7 +369,7 @@ def test_domains_of_mariadb_are_followed_each_on_its_own(script: Callable[[str],
     flow = s.flow
     flow.checkpoint = s.checkpoint(f"{names[0, 1]},{names[1, 2]}")
     assert flow.batch()
-    assert [r["gtid"] for r in flow.rows] == [names[0, 2], names[0, 3]]
+    assert [r["transaction"] for r in flow.rows] == [names[0, 2], names[0, 3]]
     assert read_on(flow) == [names[p] for p in ((0, 2), (0, 3), (1, 3), (0, 4))]
 
 
@@ -395,7 +395,7 @@ def test_a_replanned_switch_is_the_same(script: Callable[[str], Script], flavor:
         assert isinstance(plan.range.end, BinlogOffset)
         s.flow.rows += rows
         after = plan.range.end
-    assert [r["gtid"] for r in s.flow.rows] == [gtids[1], gtids[3]]
+    assert [r["transaction"] for r in s.flow.rows] == [gtids[1], gtids[3]]
 
 
 def test_a_relay_log_is_named(pair_of: Callable[[str], Pair], flavor: str, name: str) -> None:

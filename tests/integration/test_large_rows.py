@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.segments.large_values import read_claim
+from databus.binlog.segments.large_values import read_large_value
 from databus.core.errors import SegmentStoreFullError
 from tests.contract.source_contract import EVERYTHING, changes, rows_of
 from tests.integration.binlog_shop import Shop
@@ -66,7 +66,7 @@ def read_apart(shop: Shop, store: Path) -> dict[str, Any]:
 def claim_of(row: dict[str, Any], image: str) -> tuple[int, str]:
     """Return length and hash of the bytes that a row's reference leads to."""
     hashed, size = hashlib.sha256(), 0
-    for piece in read_claim(row[image]["b"]):
+    for piece in read_large_value(row[image]["b"]):
         hashed.update(piece)
         size += len(piece)
     return size, hashed.hexdigest()

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from databus import Batching
-from databus.binlog.segments.large_values import read_claim
+from databus.binlog.segments.large_values import read_large_value
 from databus.core.errors import RecordRejectedError
 from databus.ops.quarantine.show import select
 from databus.ops.services import open_services
@@ -82,7 +82,7 @@ def test_a_value_over_the_targets_limit_is_claimed_by_choice(world: KafkaWorld) 
         if marks := [of for name, of in found or () if name == "databus.claim"]:
             reference = json.loads(value)
             assert (reference["bytes"], reference["sha256"].encode()) == (len(large), marks[0])
-            value = b"".join(read_claim(value.decode()))  # noqa: PLW2901 - as a consumer does it
+            value = b"".join(read_large_value(value.decode()))  # noqa: PLW2901 - as a consumer does it
             found = found[:-1] or None  # noqa: PLW2901
         resolved.append((partition, key, value, found, stamp))
     assert resolved == kept

@@ -155,7 +155,7 @@ def test_the_map_is_exact_over_aborted_transactions_compacted_gaps_and_control_r
     beyond = command("mirror", "offsets", mirror.name, topic, "0", "--from", "9000000")
     assert (beyond.exit_code, beyond.stderr) == (0, "nothing of these offsets was mirrored\n")
     with pytest.raises(ConfigError, match="kafka_east has no consumer group 'nobody'"):
-        command("mirror", "groups", mirror.name, "--group", "nobody")
+        command("mirror", "sync-groups", mirror.name, "--group", "nobody")
     there = command.json("mirror", "translate", mirror.name, topic, "0", str(last))
     assert there == {"topic": topic, "partition": 0, "offset": told_map[last]}
     back = command.json("mirror", "translate", mirror.name, topic, "0", str(told_map[last]), "--back")

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from databus.cli import backfill as backfill_command
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
@@ -35,8 +34,7 @@ class Operator:
         shop.shop.dag_file(folder)
         self.commands = Commands(world, folder, monkeypatch)
         # Rows move through the servers as ever; only Spark is this process, which has nothing to do with the pages.
-        for module in (backfill_command, engine):
-            monkeypatch.setattr(module, "connect_session", lambda *_: OneProcess())
+        monkeypatch.setattr(engine, "connect_session", lambda *_: OneProcess())
         monkeypatch.setattr(
             "databus.ops.services.SystemClock", Later
         )  # the shop's commit times are chosen, and lie in the future

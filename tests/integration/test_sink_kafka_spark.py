@@ -71,9 +71,9 @@ def test_rows_go_through_spark_s_workers_in_order(servers: str, spark: Any) -> N
             hashed(f.format_string('{"id":%d}', number % keys)).alias("key_hash"),
             f.lit(None).cast("variant").alias("before"),
             f.parse_json(f.format_string('{"id":%d,"v":%d}', number % keys, number)).alias("after"),
-            f.lit("mysql-bin.000001").alias("file"),
-            (f.lit(10_000 * batch) + f.col("id")).alias("position"),
-            f.lit("").alias("gtid"),
+            f.lit("mysql-bin.000001").alias("log"),
+            (f.lit(10_000 * batch) + f.col("id")).alias("place"),
+            f.lit("").alias("transaction"),
             f.lit(0).cast("bigint").alias("ordinal"),
             f.lit(0).cast("smallint").alias("part"),
             f.format_string("srv:%d:%d", f.lit(batch), number).alias("event_id"),
@@ -86,7 +86,7 @@ def test_rows_go_through_spark_s_workers_in_order(servers: str, spark: Any) -> N
         placed = (
             sink.encode(changes, plan)
             .repartitionById(slots, f.col("slot"))
-            .sortWithinPartitions("file", "position", "ordinal", "part")
+            .sortWithinPartitions("log", "place", "ordinal", "part")
         )
         task = slot_task(sink.writer(plan), slots)
         answers = [pickle.loads(r["receipt"]) for r in placed.mapInArrow(task, "slot int, receipt binary").collect()]

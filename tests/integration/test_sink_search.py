@@ -123,7 +123,7 @@ def test_batches_that_arrive_out_of_order_end_in_the_newest_state(target):
         (change("d", 1, None, 60, file="bin.1000000"),),
     ]
     small = [
-        tuple({**row, "file": row["file"].replace("999999", "000001").replace("1000000", "000002")} for row in b)
+        tuple({**row, "log": row["log"].replace("999999", "000001").replace("1000000", "000002")} for row in b)
         for b in batches
     ]
     for order in itertools.permutations(small):

@@ -154,7 +154,7 @@ def test_a_statement_from_behind_the_batch_stops_the_flow(target):
     to.prepare()
     to.write(emptied(500))
     with pytest.raises(SinkConflictError, match="emptied at version"):
-        to.write({**change("c", 1, {"n": 1}, 100), "file": "bin.000001"}, end=400, end_file="bin.000001")
+        to.write({**change("c", 1, {"n": 1}, 100), "log": "bin.000001"}, end=400, end_file="bin.000001")
 
 
 def test_soft_deletes_mark_the_documents(target):

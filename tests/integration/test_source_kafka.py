@@ -73,7 +73,7 @@ def test_records_are_rows(logs: Logs) -> None:
     )  # fmt: skip
     plan = planned(source, source.start_offset())
     rows = rows_of(source, plan)
-    assert [(r["op"], r["database"], r["table"], r["key"], r["file"], r["position"], r["ts_ms"]) for r in rows] == [
+    assert [(r["op"], r["database"], r["table"], r["key"], r["log"], r["place"], r["ts_ms"]) for r in rows] == [
         ("c", "east", topic, b'{"key":"a"}', f"{topic}[0]", 0, 1000),
         ("c", "east", topic, b'{"partition":0,"offset":1}', f"{topic}[0]", 1, 2000),
         ("d", "east", topic, b'{"key":"a"}', f"{topic}[0]", 2, 3000),

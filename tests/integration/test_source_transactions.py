@@ -251,7 +251,7 @@ def test_two_phase_alter_counts_at_its_commit(make_shop: Callable[[str, str], Sh
         ("m", "CREATE", None, None),
     ]
     commits = [text.rpartition("GTID ")[2].split(" ")[0] for text in logged if "COMMIT ALTER" in text]
-    assert [r["gtid"] for r in rows if r["op"] == "m"][1:] == commits
+    assert [r["transaction"] for r in rows if r["op"] == "m"][1:] == commits
 
 
 def test_other_transactions_run_between_the_phases_of_an_alter(make_shop: Callable[[str, str], Shop]) -> None:

@@ -139,11 +139,11 @@ def test_rows_take_place_gtid_and_time_of_the_commit(waiting: Waiting) -> None:
     shop.sql(f"INSERT INTO {shop.name}.a VALUES (-1, 1)")
     later, rows = waiting.plan(end_of(plan))
     assert (end_of(later).prepared, waiting.pins()) == ((), [])
-    committed = [r for r in rows if (r["file"], r["position"]) == (head.file, head.pos)]
+    committed = [r for r in rows if (r["log"], r["place"]) == (head.file, head.pos)]
     assert replay(committed, fields) == first_keys(waiting.history.tables())
     assert [r["ordinal"] for r in committed] == list(range(len(committed)))
     assert (prepared.file, prepared.end_pos) < (head.file, head.pos)
-    (gtid,) = {r["gtid"] for r in committed}
+    (gtid,) = {r["transaction"] for r in committed}
     assert gtid.replace("-", ":").split(":")[-1] == head.gtids.replace("-", ":").split(":")[-1]
     assert all(r["event_id"].startswith(f"{gtid}:" if gtid else f"{head.server}:") for r in committed)
 

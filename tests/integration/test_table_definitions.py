@@ -61,7 +61,7 @@ def dense(rows: list[Row]) -> bool:
     of: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         if row["part"] == 0:
-            of.setdefault((row["file"], row["position"]), []).append(row["ordinal"])
+            of.setdefault((row["log"], row["place"]), []).append(row["ordinal"])
     return all(ordinals == list(range(len(ordinals))) for ordinals in of.values())
 
 

@@ -47,9 +47,9 @@ def encode(spark: Any) -> Any:
             {
                 "schema_id": 0,
                 "key_hash": 0,
-                "file": "mysql-bin.000001",
-                "position": 900,
-                "gtid": "",
+                "log": "mysql-bin.000001",
+                "place": 900,
+                "transaction": "",
                 "ordinal": number,
                 "part": 0,
                 "event_id": f"srv:mysql-bin.000001:900:{number}:0",
@@ -64,8 +64,8 @@ def encode(spark: Any) -> Any:
         ]
         schema = (
             "op string, database string, table string, schema_id int, key string, key_hash int, before string, "
-            "after string, file string, position bigint, gtid string, ordinal bigint, part smallint, event_id string, "
-            "ts_ms bigint, server_id bigint, statement string, flags array<string>, route string"
+            "after string, log string, place bigint, transaction string, ordinal bigint, part smallint, "
+            "event_id string, ts_ms bigint, server_id bigint, statement string, flags array<string>, route string"
         )
         names = [part.split()[0] for part in schema.split(", ")]
         df = spark.createDataFrame([[row[name] for name in names] for row in full], schema)
@@ -93,7 +93,7 @@ def value(row: Any) -> Any:
 def test_debezium_envelope(encode: Any) -> None:
     rows = [
         {**PLAIN, "after": '{"id":1,"amount":1234567890123456.78,"note":null,"big":18446744073709551615}'},
-        {**PLAIN, "op": "u", "before": '{"id":1}', "after": '{"id":1,"text":"a\\"b\\u00e9"}', "gtid": "uuid:7"},
+        {**PLAIN, "op": "u", "before": '{"id":1}', "after": '{"id":1,"text":"a\\"b\\u00e9"}', "transaction": "uuid:7"},
         {**PLAIN, "op": "d", "before": '{"id":1,"v":0.10}', "after": None},
         {**PLAIN, "op": "r"},
         {**PLAIN, "op": "t", "key": None, "after": None, "statement": "TRUNCATE orders", "schema_id": -1},

@@ -104,7 +104,7 @@ class FolderSink(UnmarkedSink):
         return self._path / f"{self._name}-{plan.flow}-{plan.batch}-{plan.hash}"
 
 
-PLACE = ("file", "position", "ordinal", "part")
+PLACE = ("log", "place", "ordinal", "part")
 
 
 class Whole:
@@ -170,7 +170,7 @@ def _read_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             whole = session.source.reopen(OffsetRange(SequenceOffset(0), SequenceOffset(ROWS // 2)))
             frames.append(read(session, whole)[0].persist())
         first, last = (int(str(place)) for place in (source.range.start, source.range.end))
-        return frames[0].where(frames[0]["position"].between(first + 1, last)), 1
+        return frames[0].where(frames[0]["place"].between(first + 1, last)), 1
 
     monkeypatch.setattr(replay, "read", read_part)
     monkeypatch.setattr(batch, "read", read_part)

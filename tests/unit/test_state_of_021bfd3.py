@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from databus.binlog.segments.kept_segments import KeptSegments, servers_with_kept_segments
-from databus.binlog.segments.large_values import LargeValueStore, read_claim
+from databus.binlog.segments.large_values import LargeValueStore, read_large_value
 from databus.binlog.segments.store import SegmentStore
 from databus.checkpoints.codec import OWNER, decode_as, encode
 from databus.checkpoints.holder import EPOCH, LeaseHolder
@@ -132,7 +132,7 @@ def test_kept_segments_and_a_claim() -> None:
     assert len(kept) == 5
     assert all(a.end_pos == b.start_pos for a, b in itertools.pairwise(kept))
     (claim,) = LargeValueStore(_segments()).list()
-    assert b"".join(read_claim(claim.path)) == b"x" * 3000
+    assert b"".join(read_large_value(claim.path)) == b"x" * 3000
 
 
 def test_a_spool() -> None:

@@ -1,9 +1,15 @@
-"""Sizes and parts of a benchmark's run; light to import, so that the command line can show them."""
+"""Sizes and parts of a benchmark's run; light to import, so that the command line can show them.
+
+A field with `Option` is an option of `databus bench`: default and lower bound stand there, its text under "Attributes".
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 
 @dataclass(frozen=True)
@@ -16,19 +22,19 @@ class DecodeOptions:
         library_rows: rows that python-mysql-replication reads.
         long_rows: rows of the long transaction.
         documents: small JSON documents.
-        repeats: how often each figure is taken; the best counts, since others use the machine.
-        mariadb: whether MariaDB is measured too.
-        scaling: whether Spark is started to measure how decoding scales.
+        repeats: runs of which the best counts, since others use the machine.
+        mariadb: measure MariaDB's log too.
+        scaling: start Spark, and measure 1 and 2 cores.
     """
 
-    changes: int = 300_000
-    single_rows: int = 30_000
-    library_rows: int = 20_000
-    long_rows: int = 1_000_000
-    documents: int = 100_000
-    repeats: int = 5
-    mariadb: bool = True
-    scaling: bool = False
+    changes: Annotated[int, Option(min=5_000)] = 300_000
+    single_rows: Annotated[int, Option(min=100)] = 30_000
+    library_rows: Annotated[int, Option(min=100)] = 20_000
+    long_rows: Annotated[int, Option(min=5_000)] = 1_000_000
+    documents: Annotated[int, Option(min=5_000)] = 100_000
+    repeats: Annotated[int, Option(min=1)] = 5
+    mariadb: Annotated[bool, Option()] = True
+    scaling: Annotated[bool, Option()] = False
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,17 @@ class E2EOptions:
         changes: row changes to move.
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours.
-        checks: whether our path runs a second time with six row checks.
-        debezium: whether Debezium runs too.
-        rounds: how often our path runs, with and without checks in turn; their cost is taken over all rounds.
+        checks: run our path a second time, with six row checks.
+        debezium: run Debezium on the same log.
+        rounds: runs of our path, with and without checks in turn; their cost is taken over all.
     """
 
-    changes: int = 500_000
-    warm_up: int = 50_000
-    batch_rows: int = 500_000
-    checks: bool = True
-    debezium: bool = True
-    rounds: int = 1
+    changes: Annotated[int, Option(min=5_000)] = 500_000
+    warm_up: Annotated[int, Option(min=5_000)] = 50_000
+    batch_rows: Annotated[int, Option(min=1_000)] = 500_000
+    checks: Annotated[bool, Option()] = True
+    debezium: Annotated[bool, Option()] = True
+    rounds: Annotated[int, Option(min=1)] = 1
 
 
 @dataclass(frozen=True)
@@ -57,16 +63,16 @@ class CatchupOptions:
     """Sizes and parts of the run.
 
     Attributes:
-        backlog: row changes that the source writes while the flow is stopped; an hour at 5,000 rows/s is 18,000,000.
+        backlog: row changes written while the flow is stopped; an hour at 5,000 rows/s is 18,000,000.
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours at most.
-        debezium: whether Debezium clears the same backlog.
+        debezium: let Debezium clear the same backlog.
     """
 
-    backlog: int = 1_000_000
-    warm_up: int = 50_000
-    batch_rows: int = 500_000
-    debezium: bool = True
+    backlog: Annotated[int, Option(min=5_000)] = 1_000_000
+    warm_up: Annotated[int, Option(min=5_000)] = 50_000
+    batch_rows: Annotated[int, Option(min=1_000)] = 500_000
+    debezium: Annotated[bool, Option()] = True
 
 
 @dataclass(frozen=True)
@@ -151,25 +157,25 @@ class MirrorOptions:
     Attributes:
         records: records to mirror.
         warm_up: records that each side mirrors before its time is taken.
-        record_bytes: key and value of a record.
-        partitions: of the topic.
+        record_bytes: size of a record, key and value, in bytes.
+        partitions: partitions of the topic.
         slots: parallel writers of ours.
         batch_rows: records in a batch of ours.
         tasks: tasks.max of MirrorMaker 2.
-        compression: of the source's records and of both sides' producers.
-        rounds: how often each side runs, in turns.
+        compression: codec of the source's records and of both sides' producers, e.g. lz4.
+        rounds: runs of each side, in turns.
         peers: which MirrorMaker 2 runs too: "exactly_once" and "at_least_once".
     """
 
-    records: int = 2_000_000
-    warm_up: int = 200_000
-    record_bytes: int = 1_000
-    partitions: int = 12
-    slots: int = 2
-    batch_rows: int = 500_000
-    tasks: int = 4
-    compression: str = "none"
-    rounds: int = 1
+    records: Annotated[int, Option(min=1_000)] = 2_000_000
+    warm_up: Annotated[int, Option(min=0)] = 200_000
+    record_bytes: Annotated[int, Option(min=32)] = 1_000
+    partitions: Annotated[int, Option(min=1)] = 12
+    slots: Annotated[int, Option(min=1, max=64)] = 2
+    batch_rows: Annotated[int, Option(min=1_000)] = 500_000
+    tasks: Annotated[int, Option(min=1)] = 4
+    compression: Annotated[str, Option()] = "none"
+    rounds: Annotated[int, Option(min=1)] = 1
     peers: tuple[str, ...] = ("exactly_once", "at_least_once")
 
 
@@ -179,12 +185,12 @@ class DagFilesOptions:
 
     Attributes:
         files: DAG files, one flow each.
-        processes: how many files Airflow parses at a time; two per core keep its processor busy (ADR 31).
+        processes: files that Airflow parses at a time; two per core keep its processor busy (ADR 31).
         database: SQLAlchemy URL of an empty database for Airflow; None for SQLite.
     """
 
-    files: int = 200
-    processes: int = 4
+    files: Annotated[int, Option(min=1)] = 200
+    processes: Annotated[int, Option(min=1)] = 4
     database: str | None = None
 
 
@@ -223,16 +229,16 @@ class TraceOptions:
     Attributes:
         recorded: changes that the records tell of, in batches of a thousand.
         changes: row changes among them that are really moved.
-        records: records that are asked for in each way.
-        repeats: how often each is asked for; the median counts.
-        documents: whether they are moved to an index too, and asked for there.
+        records: records asked for in each way.
+        repeats: times each is asked for; the median counts.
+        documents: move them to an index too, and ask for them there.
     """
 
-    recorded: int = 10_000_000
-    changes: int = 20_000
-    records: int = 3
-    repeats: int = 3
-    documents: bool = True
+    recorded: Annotated[int, Option(min=10_000)] = 10_000_000
+    changes: Annotated[int, Option(min=5_000)] = 20_000
+    records: Annotated[int, Option(min=1)] = 3
+    repeats: Annotated[int, Option(min=1)] = 3
+    documents: Annotated[bool, Option()] = True
 
 
 @dataclass(frozen=True)
@@ -241,19 +247,19 @@ class MetadataOptions:
 
     Attributes:
         flows: flows whose DAGs are scheduled.
-        every_seconds: between two runs of a flow, now and in the past.
-        days: age of the oldest run of each flow.
-        keep_days: what retention leaves.
-        seconds: how long the scheduler is watched each time.
+        every_seconds: seconds between two runs of a flow, now and in the past.
+        days: age of the oldest run of each flow, in days.
+        keep_days: days of runs that retention leaves.
+        seconds: time the scheduler is watched, in seconds, three times.
         database: SQLAlchemy URL of an empty database for Airflow; None for a PostgreSQL that the bench starts.
     """
 
-    flows: int = 5
-    every_seconds: int = 60
-    days: float = 30.0
-    keep_days: float = 7.0
-    seconds: int = 60
-    database: str | None = None
+    flows: Annotated[int, Option(min=1)] = 5
+    every_seconds: Annotated[int, Option(min=5)] = 60
+    days: Annotated[float, Option(min=0.01)] = 30.0
+    keep_days: Annotated[float, Option(min=0)] = 7.0
+    seconds: Annotated[int, Option(min=5)] = 60
+    database: Annotated[str | None, Option(show_default="a PostgreSQL of its own")] = None
 
 
 @dataclass(frozen=True)
@@ -265,8 +271,8 @@ class PlanOptions:
         rounds: plans that are timed; the dearest counts.
     """
 
-    partitions: int = 5_000
-    rounds: int = 3
+    partitions: Annotated[int, Option(min=5)] = 5_000
+    rounds: Annotated[int, Option(min=1)] = 3
 
 
 @dataclass(frozen=True)
@@ -274,21 +280,21 @@ class MirrorLinkOptions:
     """Sizes of the run.
 
     Attributes:
-        records_per_second: written to the source all the time.
-        record_bytes: key and value of a record.
-        partitions: of the topic.
+        records_per_second: records written to the source per second, all the time.
+        record_bytes: size of a record, key and value, in bytes.
+        partitions: partitions of the topic.
         before_s: how long the mirror runs before the link is cut.
         down_s: how long the link is down.
         slots: parallel writers.
         behind_s: caught up is who has moved all but what is written in so many seconds.
     """
 
-    records_per_second: int = 5_000
-    record_bytes: int = 1_000
-    partitions: int = 12
+    records_per_second: Annotated[int, Option(min=10)] = 5_000
+    record_bytes: Annotated[int, Option(min=32)] = 1_000
+    partitions: Annotated[int, Option(min=1)] = 12
     before_s: float = 20.0
     down_s: float = 600.0
-    slots: int = 2
+    slots: Annotated[int, Option(min=1, max=64)] = 2
     behind_s: float = 2.0
 
 
@@ -299,17 +305,17 @@ class PlaneOptions:
     Attributes:
         live: live flows, each of which gets a row every `live_row_seconds`.
         economy: economy flows, each of which gets a row every `economy_row_seconds`.
-        minutes: how long rows are written.
-        live_row_seconds: see `live`.
-        economy_row_seconds: see `economy`.
-        wake_seconds: time between two runs of an economy flow that changes began, at least.
+        minutes: time that rows are written, in minutes.
+        live_row_seconds: seconds between two rows of a live flow.
+        economy_row_seconds: seconds between two rows of an economy flow.
+        wake_seconds: least seconds between two runs of an economy flow that changes began.
         parallelism: tasks that Airflow runs at a time.
     """
 
-    live: int = 5
-    economy: int = 195
-    minutes: float = 30.0
-    live_row_seconds: float = 0.2
-    economy_row_seconds: float = 600.0
-    wake_seconds: float = 60.0
-    parallelism: int = 16
+    live: Annotated[int, Option(min=0)] = 5
+    economy: Annotated[int, Option(min=0)] = 195
+    minutes: Annotated[float, Option(min=0.1)] = 30.0
+    live_row_seconds: Annotated[float, Option(min=0.01)] = 0.2
+    economy_row_seconds: Annotated[float, Option(min=0.01)] = 600.0
+    wake_seconds: Annotated[float, Option(min=0)] = 60.0
+    parallelism: Annotated[int, Option(min=1)] = 16

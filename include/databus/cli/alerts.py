@@ -1,4 +1,4 @@
-"""`databus alerts`: what is on, and whether channels work."""
+"""`databus alerts`: lists raised alerts, and tests their channels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from databus.cli.terminal.exits import ERROR, OK, USAGE
-from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_causes, tell_unreadable
+from databus.cli.terminal.options import (
+    Dags,
+    FlowName,
+    OptionalFlow,
+    Output,
+    connection_source,
+    tell_causes,
+    tell_unreadable,
+)
 from databus.cli.terminal.output import ERR, Format, show_rows
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
 from databus.core.errors.root import DatabusError
@@ -18,17 +26,17 @@ from databus.ops.flows.discovery import discover, find_flow
 from databus.ops.health.alerts import channels_of
 from databus.ops.health.status import FlowLook
 
-app = typer.Typer(help="Show alerts, and try their channels.", no_args_is_help=True)
+app = typer.Typer(help="List raised alerts, and test their channels.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_alerts(
-    flow: Annotated[str | None, typer.Argument(metavar="[FLOW]")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    flow: OptionalFlow = None,
+    every: Annotated[bool, typer.Option("--all", help="List resolved alerts too.")] = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List alerts that are on, and what channels have not been given yet.
+    """List raised alerts, and channels still to be notified.
 
     A flow that cannot be looked at is named with its cause, and hides no other: exit code 2 for a missing connection
     or a file that is not readable, 4 for a server that does not answer.
@@ -68,7 +76,10 @@ def _rows(spec: Flow, *, every: bool) -> list[dict[str, Any]]:
 
 @app.command("test")
 def try_channels(flow: FlowName, dags: Dags = None) -> None:
-    """Send a test alert to every channel of a flow; exit with 1 when one does not take it."""
+    """Send a test alert to every channel of a flow.
+
+    Exit code 1 when a channel does not take it, 2 when the flow has none.
+    """
     spec, settings, now = find_flow(flow, dags, dags=False).flow, Settings.from_environment(), datetime.now(UTC)
     channels = channels_of(spec)
     if not channels:

@@ -1,4 +1,4 @@
-"""`databus backfill`: a preview, with --execute the backfill itself, and with --status what all of them came to."""
+"""`databus backfill`: a preview, with --execute the backfill itself, and with --status the state of all."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from databus import __version__
-from databus.cli.checkpoint.amend import operator
-from databus.cli.terminal.cells import told
+from databus.cli.terminal.cells import printed
 from databus.cli.terminal.exits import exit_code_of_rows
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.options import Accept, Dags, Execute, FlowName, Output, Spark, opened, operator, spark_session
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.errors.config import BackfillRangeError
@@ -23,7 +22,6 @@ from databus.ops.backfill.run import BackfillRequest, BackfillRun, preview, run_
 from databus.ops.backfill.status import BackfillState, state_of, status
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
-from databus.runtime.spark.session import classic_session, connect_session
 
 _PLACE = (
     "a time (ISO 8601, UTC without a zone), earliest, latest, an offset as JSON; of a MySQL log gtid:SET or FILE:POS, "
@@ -34,41 +32,58 @@ _COLUMNS = ("id", "from", "to", "done", "rows", "refused", "pieces", "asked_by",
 
 def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    start: Annotated[str, typer.Option("--from", help=f"Where it begins, inclusive: {_PLACE}.")] = "",
-    end: Annotated[str, typer.Option("--to", help="Where it ends, exclusive for times; as --from.")] = "",
+    start: Annotated[
+        str, typer.Option("--from", help=f"Start of the range, inclusive: {_PLACE}.", show_default=False)
+    ] = "",
+    end: Annotated[
+        str, typer.Option("--to", help="End of the range, exclusive for times; written as --from.", show_default=False)
+    ] = "",
     mode: Annotated[
         Mode,
-        typer.Option("--mode", help="missing: only what the ledger does not show as moved. replay: all of it again."),
+        typer.Option(
+            "--mode", help="missing: only what the ledger does not show as moved. replay: the whole range again."
+        ),
     ] = Mode.MISSING,
     suffix: Annotated[
-        str, typer.Option("--suffix", help="Put behind the names of topics and indices of a replay.")
+        str, typer.Option("--suffix", help="Suffix of the topics and indices that a replay writes to.")
     ] = ".replay",
-    into_live: Annotated[bool, typer.Option("--into-live", help="Replay into the live topics and indices.")] = False,
-    name: Annotated[str, typer.Option("--name", help="Tells replays of one range apart; each is moved once.")] = "",
+    into_live: Annotated[
+        bool, typer.Option("--into-live", help="Replay into the live topics and indices, without a suffix.")
+    ] = False,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            help="Name that tells replays of one range apart, e.g. second: each moves once.",
+            show_default=False,
+        ),
+    ] = "",
     in_order: Annotated[
-        bool, typer.Option("--in-order", help="One at a time, after earlier ranges asked for.")
+        bool, typer.Option("--in-order", help="Wait for backfills of earlier ranges; one moves at a time.")
     ] = False,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Also where a sink would refuse it, or its markers have expired.")
-    ] = False,
+    accept: Accept = False,
     past_statements: Annotated[
         bool,
-        typer.Option("--past-statements", help="Pass over transactions that are logged by statement, and name them."),
+        typer.Option("--past-statements", help="Skip transactions that are logged by statement, and name them."),
     ] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")] = False,
-    show: Annotated[bool, typer.Option("--status", help="List all backfills of the flow, by their ledgers.")] = False,
-    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
+    execute: Execute = False,
+    show: Annotated[
+        bool, typer.Option("--status", help="List all backfills of the flow instead, by their ledgers.")
+    ] = False,
+    spark: Spark = "local[2]",
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Move a range of the flow's log beside the live flow, which goes on; the live checkpoint is not touched.
+    """Move a range of the log again, beside the live flow.
 
-    With --execute exit code 7 when a check held back rows of it, or a sink refused some.
+    The live flow runs on, and its checkpoint is not touched. With --execute exit code 7 when a check sent rows of it to
+    quarantine, or a sink refused some.
     """
     with opened(flow, dags, places={"--from": start, "--to": end}) as (spec, services):
         if show:
             found = [state.to_json() for state in status(spec, services)]
-            show_rows([_row(f) for f in found] if output is Format.TABLE else found, _COLUMNS, output, empty="none")
+            listed = [_row(f) for f in found] if output is Format.TABLE else found
+            show_rows(listed, _COLUMNS, output, empty="no backfills")
             return
         if not start or not end:
             raise BackfillRangeError(f"flow {flow}: a backfill needs --from and --to", hint=f"Each is {_PLACE}.")
@@ -87,8 +102,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         @cache
         def session() -> Any:
-            remote = spark.startswith("sc://")
-            return connect_session(spark, f"cli/{os.getpid()}") if remote else classic_session(spark)
+            return spark_session(spark)
 
         identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
         drain = Drain()
@@ -99,7 +113,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _missing(moved: BackfillState) -> int:
-    """Return how many rows of a backfill, over all its runs, a check held back or a sink refused."""
+    """Return how many rows of a backfill, over all its runs, a check sent to quarantine or a sink refused."""
     return moved.rows.quarantined + sum(counts.rejected for counts in moved.sinks.values())
 
 
@@ -109,16 +123,16 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 
 
 def _piece(found: dict[str, Any]) -> str:
-    stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
+    stands = f"stands at {printed(found['stands'], 'stands')}" if found["stands"] else "not begun"
     rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
-    passed = "".join(f"; passed over, logged by statement: {told(gap)}" for gap in found.get("passed", ()))
+    passed = "".join(f"; passed over, logged by statement: {printed(gap)}" for gap in found.get("passed", ()))
     problems = "".join(f"; {problem}" for problem in found["problems"])
-    return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
+    return f"{printed(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:
-    ends = [(p["stands"] or "its start", told(p["range"]["end"])) for p in found["pieces"] if not p["done"]]
-    left = [f"{told(stands, 'stands')} of {end}" for stands, end in ends]
+    ends = [(p["stands"] or "its start", printed(p["range"]["end"])) for p in found["pieces"] if not p["done"]]
+    left = [f"{printed(stands, 'stands')} of {end}" for stands, end in ends]
     rows, pieces = found["rows"]["read"], len(found["pieces"])
     refused = [f"{sink} {counts['rejected']}" for sink, counts in found["sinks"].items() if counts["rejected"]]
     return {

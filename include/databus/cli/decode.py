@@ -1,4 +1,4 @@
-"""`databus decode`: rows of local log files, without any server."""
+"""`databus decode`: row changes of local binlog files, without any server."""
 
 from __future__ import annotations
 
@@ -41,30 +41,48 @@ _OPS = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates", "m": "
 
 
 def decode(
-    files: Annotated[list[Path], typer.Argument(help="Log files, raw copies or segments.", metavar="FILE...")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Binlog files, raw copies or segments, e.g. mysql-bin.000007.", metavar="FILE"),
+    ],
     tables: Annotated[
         list[str] | None,
-        typer.Option("--tables", "-t", help="database.table, with * and ?, or re:EXPRESSION; may be given again."),
+        typer.Option(
+            "--tables",
+            "-t",
+            help="Tables: DATABASE.TABLE with * and ?, or re:EXPRESSION, e.g. 'shop.*'; may be repeated.",
+            show_default="all",
+        ),
     ] = None,
     output: Annotated[
-        Rows, typer.Option("--output", "-o", help="JSON lines, Arrow IPC streams (one per table and run), or no rows.")
+        Rows,
+        typer.Option(
+            "--output", "-o", help="Format of rows: JSON lines, Arrow IPC streams (one per table and run), or none."
+        ),
     ] = Rows.NDJSON,
     prepared: Annotated[
         PreparedRows,
-        typer.Option("--prepared", help="XA PREPARE before the files: an error, or its XA COMMIT's rows are left out."),
+        typer.Option(
+            "--prepared",
+            help="Place of each XA PREPARE. inside: one before the files is an error. elsewhere: the rows of its XA "
+            "COMMIT are left out.",
+        ),
     ] = PreparedRows.INSIDE,
     definitions: Annotated[
         Path | None,
         typer.Option(
-            "--definitions", "-d", help="CREATE TABLE statements that hold where the files begin (mysqldump --no-data)."
+            "--definitions",
+            "-d",
+            help="File of CREATE TABLE statements that hold where the files begin (mysqldump --no-data).",
+            show_default="none",
         ),
     ] = None,
-    summary: Annotated[Format, typer.Option("--summary", help="How the summary at the end is printed.")] = Format.TABLE,
+    summary: Annotated[Format, typer.Option("--summary", help="Format of the summary at the end.")] = Format.TABLE,
 ) -> None:
-    """Print the row changes in binlog files, and at the end what the files hold; needs no server.
+    """Print the row changes of local binlog files, without a server.
 
     Rows go to stdout and the summary to stderr; without rows (--output none) the summary goes to stdout. Exit code 2
-    where one of --tables means nothing in the files.
+    where one of --tables matches no change in the files.
     """
     rows = stdout()
     if output is Rows.ARROW and rows.isatty():

@@ -1,4 +1,4 @@
-"""`databus lag`, `databus peek` and `databus doctor`: look at servers without changing anything."""
+"""`databus lag`, `databus peek` and `databus doctor`: read servers, change nothing."""
 
 from __future__ import annotations
 
@@ -18,24 +18,37 @@ from databus.ops.flows.discovery import BrokenFile, discover, find_flow
 if TYPE_CHECKING:
     from databus.ops.health.lag import FlowLag
 
-Flows = Annotated[list[str] | None, typer.Argument(help="Names of flows; all by default.", metavar="[FLOW]...")]
+Flows = Annotated[
+    list[str] | None,
+    typer.Argument(help="Names of flows.", metavar="FLOW", show_default="all flows of the DAG folder"),
+]
 
 
 def lag(
     flows: Flows = None,
-    watch: Annotated[float | None, typer.Option("--watch", help="Repeat every so many seconds.", min=0.2)] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", help="Repeat at this interval, in seconds, e.g. 2.", min=0.2, show_default="once"),
+    ] = None,
     fail_over: Annotated[
-        float | None, typer.Option("--fail-over", help="Exit with 6 when a flow is more seconds behind.", min=0)
+        float | None,
+        typer.Option(
+            "--fail-over",
+            help="Exit with 6 when the lag of a flow exceeds so many seconds, e.g. 60.",
+            min=0,
+            show_default="never",
+        ),
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far flows are behind their sources, and where one that never ran would begin (`not_started` in JSON).
+    """Show the lag of flows behind their sources.
 
-    `committed` is where the sink stands that is furthest behind; `databus checkpoint show` has the flow and each sink.
+    `committed` is the offset of the sink that lags most; `databus checkpoint show` has the flow and each sink. Of a
+    flow that never ran it is where it would begin (`not_started` in JSON).
 
     A flow that cannot be measured is named with its cause, and hides no other: exit code 2 for a missing connection
-    or a file that is not readable, 4 for a server that does not answer. --watch goes on while a flow can be measured.
+    or a file that is not readable, 4 for a server that does not answer. --watch repeats while a flow can be measured.
     """
     from databus.ops.health.lag import measure_each
 
@@ -78,7 +91,7 @@ def lag(
 
 
 def _tell_unknown(measured: Sequence[FlowLag]) -> int:
-    """Say on stderr, cause by cause, which flows could not be measured, and what to do; return the exit code."""
+    """Print the flows that could not be measured on stderr, cause by cause, with hints; return the exit code."""
     by_cause: dict[tuple[str, str], list[FlowLag]] = {}
     for m in measured:
         if m.error:
@@ -92,14 +105,19 @@ def _tell_unknown(measured: Sequence[FlowLag]) -> int:
 
 def peek(
     flow: FlowName,
-    rows: Annotated[int, typer.Option("--rows", "-n", help="How many row changes.", min=1)] = 10,
+    rows: Annotated[int, typer.Option("--rows", "-n", help="Number of row changes.", min=1)] = 10,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="As `databus backfill --from`; the checkpoint by default."),
+        typer.Option(
+            "--from", help="First position or time, as `databus backfill --from`.", show_default="the checkpoint"
+        ),
     ] = None,
     dags: Dags = None,
 ) -> None:
-    """Print decoded row changes as JSON lines, from the checkpoint or any position or time."""
+    """Print decoded row changes of the source as JSON lines.
+
+    Nothing is committed: the flow does not move.
+    """
     from databus.ops.decode.row_lines import printable
     from databus.ops.runs import preview
 
@@ -109,11 +127,16 @@ def peek(
 
 
 def doctor(
-    flow: Annotated[str | None, typer.Argument(metavar="[FLOW]")] = None,
+    flow: Annotated[
+        str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="this machine only")
+    ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Name what is missing on this machine and, for a flow, on its servers, and what to do about it."""
+    """Find missing settings, grants and connections, with hints.
+
+    Without FLOW only this machine is examined; with it the flow's servers too. Exit code 1 when something is missing.
+    """
     from databus.ops.health.doctor import examine_environment, examine_flow, worst
 
     findings = examine_environment()

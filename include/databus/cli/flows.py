@@ -1,4 +1,4 @@
-"""`databus flows`: what flows there are and what they look like."""
+"""`databus flows`: list, show, validate and draw the flows of the DAG folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
 
 @app.command()
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> None:
-    """Show a flow's definition."""
+    """Show the definition of a flow."""
     found = find_flow(flow, dags, dags=False)
     show_one({"file": str(found.file), **found.flow.to_json()}, output)
 
@@ -61,15 +61,15 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> Non
 def validate(
     dags: Dags = None,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also ask each source for the tables and columns that the flow names.")
+        bool, typer.Option("--connect", help="Also compare flows with the tables and columns of their sources.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Read every DAG file and report those that are wrong, and mirrors that go round; exit code 2 when any is.
+    """Validate every DAG file, flow and ring of mirrors.
 
-    All faults of a flow are told at once; a flow that is well has one line.
+    All faults of a flow are listed at once; a valid flow has one line. Exit code 2 when anything is wrong.
 
-    With --connect also what flows ask of tables as they are now; a source that does not answer gives exit code 4.
+    With --connect flows are compared with their tables; a source that does not answer gives exit code 4.
     """
     found, broken = discover(dags)
     findings = [(f, list(_of_tables(f.flow)) if connect else []) for f in found]
@@ -110,7 +110,7 @@ def validate(
 
 
 def _show_judged(rows: list[dict[str, Any]]) -> None:
-    """Print a line per flow or file, and below it what is wrong with it."""
+    """Print a line per flow or file, and its faults below it."""
     by_subject: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
     for row in rows:
         by_subject.setdefault((row["flow"], row["file"]), []).append(row)
@@ -126,7 +126,7 @@ def _show_judged(rows: list[dict[str, Any]]) -> None:
 
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:
-    """Yield what is wrong between a flow and its tables as they are now, judged as its next run judges it."""
+    """Yield faults between a flow and its tables as they are now, judged as its next run judges them."""
     from databus.ops.tables.compare import compare
 
     try:
@@ -142,7 +142,7 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
 
 
 def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
-    """Return what the flow was found to have, and what it hid; nothing where its ZooKeeper cannot be asked."""
+    """Return the flow's accepted and hidden columns; nothing where its ZooKeeper does not answer."""
     from databus.ops.services import open_services
     from databus.ops.tables.compare import accepted_of, remembered_of
 
@@ -157,10 +157,10 @@ def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
 @app.command()
 def graph(
     flow: FlowName,
-    form: Annotated[str, typer.Option("--format", help="mermaid or json.")] = "mermaid",
+    form: Annotated[str, typer.Option("--format", help="Format of the drawing: mermaid or json.")] = "mermaid",
     dags: Dags = None,
 ) -> None:
-    """Draw a flow."""
+    """Draw a flow as a Mermaid graph."""
     drawn = graph_of(find_flow(flow, dags, dags=False).flow)
     if form == "json":
         show_one(asdict(drawn), Format.JSON)

@@ -1,4 +1,4 @@
-"""`databus ledger`: where every byte and row of a flow's log ended, and whether it can be shown again."""
+"""`databus ledger`: account of every row and byte of a flow's log, and its verification."""
 
 from __future__ import annotations
 
@@ -21,15 +21,22 @@ def ledger(
     flow: FlowName,
     check: Annotated[
         bool,
-        typer.Option("--verify", help="Derive it again from ZooKeeper, SQL, sinks and log; exit code 1 unless sound."),
+        typer.Option(
+            "--verify", help="Derive it again from ZooKeeper, SQL, sinks and the log; exit code 1 unless it adds up."
+        ),
     ] = False,
     last: Annotated[
-        int | None, typer.Option("--last", "-n", help="With --verify: read only the newest N batches again.", min=0)
+        int | None,
+        typer.Option(
+            "--last", "-n", help="With --verify: number of newest batches to read again.", min=0, show_default="all"
+        ),
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps.
+    """Account for every row and byte since the first checkpoint.
+
+    The log's ranges are dispatched, filtered, in quarantine, pending, or gaps.
 
     A row that one of several sinks refused counts as quarantined; what each sink took and refused stands beside.
     Statements (TRUNCATE, DDL) are rows of the log as well: a table of their own, and at a search sink no documents.

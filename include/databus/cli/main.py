@@ -15,44 +15,65 @@ from databus.cli.terminal.lazy_commands import LazyCommands
 from databus.cli.terminal.output import ERR, print_advice
 from databus.core.errors.root import DatabusError
 
+PANELS: dict[str, dict[str, str]] = {
+    "Run and look at flows": {
+        "flows": "flows:app",
+        "plan": "run:plan",
+        "run": "run:run",
+        "lag": "diagnostics:lag",
+        "peek": "diagnostics:peek",
+        "backfill": "backfill:backfill",
+    },
+    "Move the checkpoint, resolve the quarantine": {
+        "checkpoint": "checkpoint.show:app",
+        "quarantine": "quarantine:app",
+    },
+    "Prove and trace": {
+        "ledger": "ledger:ledger",
+        "gaps": "checkpoint.amend:gaps",
+        "trace": "trace:trace",
+        "quality": "quality:quality",
+        "large-value": "large_value:large_value",
+    },
+    "Mirror": {"mirror": "mirror:app"},
+    "Operate": {
+        "doctor": "diagnostics:doctor",
+        "watch": "watch:watch",
+        "alerts": "alerts:app",
+        "segments": "segments:app",
+        "records": "records:app",
+    },
+    "Try it here": {
+        "sandbox": "sandbox:app",
+        "decode": "decode:decode",
+        "bench": "bench.commands:app",
+    },
+}
+"""Part of help → its commands, by what a person does, each with its place in this package."""
+
 
 class Commands(LazyCommands):
-    """The subcommands."""
+    """Subcommands, by name."""
 
     places: ClassVar[dict[str, str]] = {
-        name: f"databus.cli.{place}"
-        for name, place in {
-            "flows": "flows:app",
-            "alerts": "alerts:app",
-            "checkpoint": "checkpoint.show:app",
-            "quarantine": "quarantine:app",
-            "mirror": "mirror:app",
-            "records": "records:app",
-            "sandbox": "sandbox:app",
-            "bench": "bench.commands:app",
-            "plan": "run:plan",
-            "run": "run:run",
-            "decode": "decode:decode",
-            "ledger": "ledger:ledger",
-            "backfill": "backfill:backfill",
-            "quality": "quality:quality",
-            "peek": "diagnostics:peek",
-            "lag": "diagnostics:lag",
-            "gaps": "checkpoint.amend:gaps",
-            "claim": "claim:claim",
-            "trace": "trace:trace",
-            "segments": "segments:segments",
-            "doctor": "diagnostics:doctor",
-            "watch": "watch:watch",
-        }.items()
+        name: f"databus.cli.{place}" for commands in PANELS.values() for name, place in commands.items()
     }
+    panels: ClassVar[dict[str, str]] = {name: panel for panel, commands in PANELS.items() for name in commands}
+    renamed: ClassVar[dict[str, str]] = {"claim": "large-value"}
+
+
+EPILOG = "\n".join((
+    "First steps: `databus sandbox up`, `databus doctor`, `databus flows list`, then `databus run` one of the flows.",
+    "",
+    *MEANINGS,
+))  # fmt: skip
 
 
 app = typer.Typer(
     name="databus",
     cls=Commands,
     help="Change data capture with Airflow and Spark: every change, in order, once.",
-    epilog=MEANINGS,
+    epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,8 +90,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, on stderr.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Log everything and show tracebacks.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log progress at level INFO to stderr.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log at level DEBUG, and print the traceback of an error.")
+    ] = False,
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -87,7 +110,7 @@ _state = {"debug": False}
 
 
 def main(command: Sequence[str] = ()) -> None:
-    """Run the command; errors of ours become one message with a hint and an exit code.
+    """Run the command; an error of ours is printed as a message with a hint and an exit code.
 
     Args:
         command: words to put before the arguments of this process.

@@ -1,4 +1,4 @@
-"""`databus mirror`: offsets, consumer groups, lag and heartbeats of a mirror."""
+"""`databus mirror`: lag, offsets, consumer groups and heartbeats of a mirror."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.options import Dags, Execute, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
+from databus.cli.terminal.renamed import old_verb
 from databus.ops.health.lag import measure_partitions
 from databus.ops.mirror.consumer_groups import GroupSync
 from databus.ops.mirror.heartbeats import newest_heartbeat
 from databus.ops.mirror.translate import mapped, mirror_sink
 from databus.ops.mirror.translate import translate as translated
 
-app = typer.Typer(help="Offsets, consumer groups, lag and heartbeats of a mirror.", no_args_is_help=True)
+app = typer.Typer(help="Lag, offsets, consumer groups and heartbeats of a mirror.", no_args_is_help=True)
 
-Back = Annotated[bool, typer.Option("--back", help="From the target to the source.")]
+Back = Annotated[bool, typer.Option("--back", help="Translate from the target to the source instead.")]
+Topic = Annotated[
+    str, typer.Argument(help="Topic, as the side to translate from names it, e.g. cdc.orders.", metavar="TOPIC")
+]
+Partition = Annotated[int, typer.Argument(help="Number of the partition, from 0.", min=0, metavar="PARTITION")]
 
 
 @app.command()
 def translate(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    topic: Annotated[str, typer.Argument(help="Topic, as the side that is asked from names it.")],
-    partition: Annotated[int, typer.Argument(help="Partition.", min=0)],
-    offset: Annotated[int, typer.Argument(help="Next offset that a reader wants.", min=0)],
+    topic: Topic,
+    partition: Partition,
+    offset: Annotated[
+        int, typer.Argument(help="Offset that a consumer would read next, e.g. 4711.", min=0, metavar="OFFSET")
+    ],
     back: Back = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show where a reader goes on on the other side."""
+    """Translate a consumer's offset to the other side."""
     with opened(flow, dags) as (spec, services):
         (to_topic, to_partition), found = translated(spec, services, (topic, partition), offset, back=back)
     show_one({"topic": to_topic, "partition": to_partition, "offset": found}, output)
@@ -38,15 +45,20 @@ def translate(  # noqa: PLR0913, PLR0917 - one parameter per option
 @app.command()
 def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    topic: Annotated[str, typer.Argument(help="Topic, as the side that is asked from names it.")],
-    partition: Annotated[int, typer.Argument(help="Partition.", min=0)],
-    first: Annotated[int, typer.Option("--from", help="First offset.", min=0)] = 0,
-    upto: Annotated[int | None, typer.Option("--to", help="Offset behind the last.", min=1)] = None,
+    topic: Topic,
+    partition: Partition,
+    first: Annotated[int, typer.Option("--from", help="First offset to list.", min=0)] = 0,
+    upto: Annotated[
+        int | None, typer.Option("--to", help="Offset behind the last to list.", min=1, show_default="all")
+    ] = None,
     back: Back = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show which offsets became which on the other side, run by run; in a run both count up together."""
+    """List offsets and what they became on the other side.
+
+    A line is a run of records: in it the offsets of both sides count up together.
+    """
     with opened(flow, dags) as (spec, services):
         found = mapped(spec, services, (topic, partition), (first, upto), back=back)
     rows = [
@@ -66,15 +78,26 @@ def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 @app.command()
-def groups(
+def sync_groups(
     flow: FlowName,
-    group: Annotated[list[str] | None, typer.Option("--group", "-g", help="Name or pattern; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Consumer group, by name or pattern, e.g. billing or 'app-*'; may be repeated.",
+            show_default="those of the mirror's option `groups`",
+        ),
+    ] = None,
     back: Back = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    execute: Execute = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Carry consumer groups to the other side: each is set to where it goes on there. Groups with members are left."""
+    """Set consumer groups to their translated offsets.
+
+    They are set on the other side. A group with members is left alone.
+    """
     with opened(flow, dags) as (spec, services):
         moved = GroupSync(spec, services).carry(group or (), back=back, execute=execute)
     rows = [
@@ -84,16 +107,19 @@ def groups(
     show_rows(rows, ("group", "topic", "partition", "before", "after"), output, empty="nothing to move")
 
 
+app.command("groups", hidden=True)(old_verb("mirror groups", "mirror sync-groups", sync_groups))
+
+
 @app.command()
 def lag(
     flow: FlowName,
-    behind: Annotated[bool, typer.Option("--behind", help="Only partitions that have something to move.")] = False,
+    behind: Annotated[bool, typer.Option("--behind", help="List only partitions that lag.")] = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far each topic-partition is behind the source, in records and seconds, and what cannot be read yet.
+    """Show the lag of each partition, in records and seconds.
 
-    What is held back lies behind a transaction that is still open at the source.
+    `held back` counts records behind a transaction that is still open at the source: they cannot be read yet.
     """
     with opened(flow, dags) as (spec, services):
         sink = mirror_sink(spec)
@@ -116,7 +142,10 @@ def lag(
 
 @app.command()
 def heartbeat(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """Show the newest heartbeat that has arrived: what the source wrote before it is on the target."""
+    """Show the newest heartbeat that has arrived, and its age.
+
+    Everything that the source wrote before it is on the target.
+    """
     with opened(flow, dags) as (spec, services):
         seen = newest_heartbeat(spec, services)
     show_one({"flow": flow, "written_at": seen.written_at, "age_seconds": seen.age_s}, output)

@@ -1,4 +1,4 @@
-"""`databus quality`: what the last runs of a flow found of its checks and expectations, and the trend."""
+"""`databus quality`: results of checks and expectations in the last runs of a flow, and their trend."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def quality(
     flow: FlowName,
-    last: Annotated[int, typer.Option("--last", "-n", help="Runs of the trend.", min=1)] = 20,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of newest runs that the trend covers.", min=1)] = 20,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the newest run's results, each with its share of violations over the last runs, oldest first."""
+    """Show the newest results of checks and expectations, with trend.
+
+    The trend is each one's share of violations over the last runs, oldest first.
+    """
     from databus.ops.flows.discovery import find_flow
     from databus.records.quality.trend import newest_runs, trends
     from databus.records.store import RecordStore

@@ -1,4 +1,4 @@
-"""`databus quarantine`: rows that checks and sinks hold back, and replaying them once after a fix."""
+"""`databus quarantine`: rows that failed a check or that a sink refused, and their replay after a fix."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import json
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from databus import __version__
-from databus.cli.checkpoint.amend import Accept, Execute, Reason, operator
 from databus.cli.terminal.exits import exit_code_of_rows
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.option_groups import grouped
+from databus.cli.terminal.options import (
+    Amendment,
+    Change,
+    Dags,
+    FlowName,
+    Shown,
+    Spark,
+    opened,
+    operator,
+    spark_session,
+)
 from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.batches.counts import SinkCounts, by_sink
@@ -27,70 +38,110 @@ from databus.ops.quarantine.replay_preview import refusals
 from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity
-from databus.runtime.spark.session import classic_session, connect_session
 
-app = typer.Typer(help="Rows held back: list, show, export, replay once, discard.", no_args_is_help=True)
+app = typer.Typer(help="List, replay or discard rows in quarantine.", no_args_is_help=True)
 
-Stage = Annotated[str | None, typer.Option("--stage", help='Only of this stage: "check" or a sink\'s name.')]
-Table = Annotated[str | None, typer.Option("--table", help="Only of this table, DATABASE.TABLE.")]
-Cause = Annotated[str | None, typer.Option("--cause", help="Only where the cause contains this.")]
-Event = Annotated[list[str] | None, typer.Option("--event", help="Only this event id; may be repeated.")]
-State = Annotated[HeldState | None, typer.Option("--state", help="Only in this state; all by default.")]
+Stage = Annotated[
+    str | None, typer.Option("--stage", help='Only rows of this stage: "check" or a sink\'s name.', show_default="all")
+]
+Table = Annotated[
+    str | None, typer.Option("--table", help="Only rows of this table, DATABASE.TABLE.", show_default="all")
+]
+Cause = Annotated[
+    str | None,
+    typer.Option("--cause", help="Only rows whose cause contains this text, e.g. not_null.", show_default="all"),
+]
+
+
+@dataclass(frozen=True)
+class InState:
+    """Option group of a look at rows: their state, held ones by default."""
+
+    state: Annotated[HeldState | None, typer.Option("--state", help="Only rows in this state.")] = HeldState.HELD
+
+
+@dataclass(frozen=True)
+class Held:
+    """Option group of a decision: held rows that it is about."""
+
+    stage: Stage = None
+    table: Table = None
+    cause: Cause = None
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event", help="Only the row of this event id; may be repeated.", metavar="EVENT_ID", show_default="all"
+        ),
+    ] = None
+
+    @property
+    def selection(self) -> Selection:
+        """The rows, as the records select them."""
+        return Selection(HeldState.HELD, self.stage, self.table, tuple(self.event or ()), self.cause)
+
+
 _PREVIEWED = 20
 """Rows that the table of a preview shows."""
 _COLUMNS = ("state", "table", "key", "cause", "stage", "position", "batch", "event_id")
 
 
 @app.command("list")
+@grouped
 def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    state: State = HeldState.HELD,
+    only: InState,
+    shown: Shown,
     stage: Stage = None,
     table: Table = None,
     cause: Cause = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 100,
-    dags: Dags = None,
-    output: Output = Format.TABLE,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows to list.", min=1)] = 100,
 ) -> None:
-    """List rows in quarantine, oldest first, and the number of rows by state and by who holds them: check or sink."""
-    with opened(flow, dags) as (spec, services):
-        wanted = Selection(state, stage, table, (), cause, limit)
+    """List rows, oldest first, and count them by state and stage.
+
+    Stderr says when more rows match than --limit lets through, whatever the format.
+    """
+    with opened(flow, shown.dags) as (spec, services):
+        wanted = Selection(only.state, stage, table, (), cause, limit + 1)
         quarantine.require_known(spec, services, wanted)
         rows = quarantine.select(spec, services, wanted)
         count = quarantine.tally(spec, services)
-    show_rows([row.to_json() for row in rows], _COLUMNS, output, empty="no rows")
+    listed = rows[:limit]
+    show_rows([row.to_json() for row in listed], _COLUMNS, shown.output, empty="no rows")
+    if len(listed) < len(rows):
+        ERR.print(f"NOT ALL: the first {counted(limit, 'row')}; more match, raise --limit.", style="yellow")
     ERR.print(", ".join(_counted(name, by_stage) for name, by_stage in sorted(count.items())) or "quarantine is empty")
 
 
 def _counted(state: str, by_stage: dict[str, int]) -> str:
-    """Say how many rows are in a state, e.g. "61 held (check 2, search 59)"; a row that two sinks refused is two."""
+    """Count the rows in a state, e.g. "61 held (check 2, search 59)"; a row that two sinks refused is two."""
     parts = ", ".join(f"{stage} {rows}" for stage, rows in sorted(by_stage.items()))
     return f"{sum(by_stage.values())} {state} ({parts})"
 
 
 @app.command()
+@grouped
 def show(
     flow: FlowName,
-    event: Annotated[str, typer.Argument(help="Event id.")],
-    dags: Dags = None,
-    output: Output = Format.TABLE,
+    event: Annotated[str, typer.Argument(help="Event id of the row (`quarantine list`).", metavar="EVENT_ID")],
+    shown: Shown,
 ) -> None:
     """Show all that is known of a row, with its payload."""
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, shown.dags) as (spec, services):
         rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
     if not rows:
-        raise ConfigError(f"flow {flow} holds no row {event!r}", hint=f"`databus quarantine list {flow}` names them.")
+        raise ConfigError(
+            f"flow {flow} has no row {event!r} in quarantine", hint=f"`databus quarantine list {flow}` names them."
+        )
     for row in rows:
-        show_one(row.to_json(), output)
+        show_one(row.to_json(), shown.output)
 
 
 @app.command()
-def export(
-    flow: FlowName, state: State = HeldState.HELD, stage: Stage = None, table: Table = None, dags: Dags = None
-) -> None:
+@grouped
+def export(flow: FlowName, only: InState, stage: Stage = None, table: Table = None, dags: Dags = None) -> None:
     """Print rows as JSON lines, with their payload."""
     with opened(flow, dags) as (spec, services):
-        wanted = Selection(state, stage, table)
+        wanted = Selection(only.state, stage, table)
         quarantine.require_known(spec, services, wanted)
         rows = quarantine.select(spec, services, wanted)
     for row in rows:
@@ -98,47 +149,35 @@ def export(
 
 
 @app.command()
-def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
-    flow: FlowName,
-    stage: Stage = None,
-    table: Table = None,
-    cause: Cause = None,
-    event: Event = None,
-    reason: Reason = "",
-    execute: Execute = False,
-    accept: Accept = False,
-    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
-    dags: Dags = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Send held rows through the flow as it is now, each once; what is held back again stays here.
+@grouped
+def replay(flow: FlowName, held: Held, change: Amendment, shown: Shown, spark: Spark = "local[2]") -> None:
+    """Send held rows through the flow as it is now, each once.
 
-    With --execute exit code 7 when rows were held back again, or refused by a sink, and 1 when rows of some batches
-    cannot be replayed as things are; the others are replayed first.
+    A row that a check or a sink refuses again stays in quarantine: with --execute exit code 7. It is 1 when rows of
+    some batches cannot be replayed as things are; the others are replayed first.
     """
-    wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
-    with opened(flow, dags) as (spec, services):
+    wanted = held.selection
+    with opened(flow, shown.dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
-        if not execute:
-            held = quarantine.select(spec, services, wanted)
-            _preview([row.to_json() for row in held], flow, output)
-            _warn_of(refusals(spec, services, held))
+        if not change.execute:
+            rows = quarantine.select(spec, services, wanted)
+            _preview([row.to_json() for row in rows], flow, shown.output)
+            _warn_of(refusals(spec, services, rows))
             return
-        said = Attribution(operator(), reason, accept, "a replay of rows held back")
+        said = Attribution(operator(), change.reason, change.accept, "a replay of rows in quarantine")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
-        session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         try:
-            done = replay_rows(spec, services, (session, identity), wanted, said)
+            done = replay_rows(spec, services, (spark_session(spark), identity), wanted, said)
         except ReplaysRefusedError as error:
             if error.done:
-                _show_replays(error.done, output)
+                _show_replays(error.done, shown.output)
             raise
-    _show_replays(done, output)
+    _show_replays(done, shown.output)
     raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
 def _warn_of(refused: Sequence[ReplayRefusal]) -> None:
-    """Say on stderr which rows of a preview would be refused as things are."""
+    """Name on stderr the rows of a preview that would be refused as things are."""
     for one in refused:
         rows = f"batch {one.batch} ({counted(one.rows, 'row')})"
         ERR.print(f"{rows} would be refused: {one.error.message}", style="yellow", markup=False, soft_wrap=True)
@@ -154,27 +193,21 @@ def _show_replays(done: Sequence[ReplayResult], output: Format) -> None:
 
 
 @app.command()
-def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
-    flow: FlowName,
-    stage: Stage = None,
-    table: Table = None,
-    cause: Cause = None,
-    event: Event = None,
-    reason: Reason = "",
-    execute: Execute = False,
-    dags: Dags = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Decide that held rows will not be replayed; they stay listed, with who and why."""
-    wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
-    with opened(flow, dags) as (spec, services):
+@grouped
+def discard(flow: FlowName, held: Held, change: Change, shown: Shown) -> None:
+    """Discard held rows: they stay listed, with who and why.
+
+    They are not replayed any more.
+    """
+    wanted = held.selection
+    with opened(flow, shown.dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
-        if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
+        if not change.execute:
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, shown.output)
             return
-        said = Attribution(operator(), reason, what="the decision that rows held back are discarded")
+        said = Attribution(operator(), change.reason, what="the decision to discard rows in quarantine")
         count = quarantine.discard(spec, services, wanted, said)
-    show_one({"flow": flow, "discarded": count}, output)
+    show_one({"flow": flow, "discarded": count}, shown.output)
 
 
 def _plain(sinks: dict[str, SinkCounts]) -> dict[str, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""`databus records`: how long the records store remembers."""
+"""`databus records`: retention of the records store."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from databus.core.amounts import counted
 from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
 
-app = typer.Typer(help="The records store: what may be forgotten.", no_args_is_help=True)
+app = typer.Typer(help="Prune the records store (SQL): results, batches, lineage.", no_args_is_help=True)
 
 
 @app.command()
 def prune(
-    keep: Annotated[str, typer.Option("--keep", help='Age of what is kept, e.g. "30d".')] = "30d",
+    keep: Annotated[str, typer.Option("--keep", help='Age up to which results are kept, e.g. "30d" or "12h".')] = "30d",
     merge: Annotated[
-        str | None, typer.Option("--merge", help='Age of batches that stay single, e.g. "1h"; as --keep unless given.')
+        str | None,
+        typer.Option("--merge", help='Age up to which batches stay single, e.g. "1h".', show_default="as --keep"),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Delete and merge it.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Delete and merge; without it, only the numbers are shown.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what is older than a limit: results of checks, quality, lineage windows, single batches; `--execute` acts.
+    """Show what is older than a limit; --execute deletes or merges it.
 
-    Batches are merged: one ledger page and one report tell of many from then on, their range and their sums. Held-back
-    rows stay, with the batches that held them back: `databus ledger --verify` and `databus trace` go on from what is
-    left.
+    Deleted are results of checks and of quality, and lineage windows. Batches are merged: one ledger page and one
+    report tell of many from then on, their range and their sums. Rows in quarantine stay, with the batches that held
+    them back: `databus ledger --verify` and `databus trace` work on from what is left.
     """
     before, single = (
         datetime.now(UTC) - timedelta(seconds=_age(name, given))

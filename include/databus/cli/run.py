@@ -1,4 +1,4 @@
-"""`databus plan` and `databus run`: what a run would move, and moving it without Airflow."""
+"""`databus plan` and `databus run`: the range of the next batch, and a run without Airflow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from databus import __version__
 from databus.cli.terminal.exits import exit_code_of_rows
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.options import Dags, FlowName, Output, Spark, opened, spark_session
 from databus.cli.terminal.output import ERR, Format, show_one
 from databus.cli.terminal.places import place
 from databus.core.amounts import counted
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """Show the range that the next batch would move; nothing is written."""
+    """Show the range of the next batch; nothing is written."""
     from databus.ops.runs.preview import preview
 
     with opened(flow, dags, records=False) as (spec, services):
@@ -52,31 +52,39 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
 
 def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    batches: Annotated[int | None, typer.Option("--batches", "-n", help="Stop after this many.", min=1)] = None,
-    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Stop when nothing is new.")] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Count by branch, write nothing.")] = False,
-    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
+    batches: Annotated[
+        int | None,
+        typer.Option("--batches", "-n", help="Stop after so many batches, e.g. 1.", min=1, show_default="no limit"),
+    ] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Stop when the source has nothing new.")
+    ] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Count rows by where they would go, and write nothing.")
+    ] = False,
+    spark: Spark = "local[2]",
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Run a flow here, without Airflow, under the same lease and checkpoint.
+    """Run a flow without Airflow, under its lease and checkpoint.
 
-    Exit code 7 when rows were held back by a check (state "quarantined"), refused by a sink ("rejected"), or lost to a
-    gap that on_gap passes over ("lost"); 4 when a sink is behind; 0 when every row is where it belongs, or the flow is
-    paused.
+    It goes on until a signal stops it, unless --batches or --until-caught-up end it.
+
+    Exit code 7 when a check sent rows to quarantine (state "quarantined"), a sink refused some ("rejected"), or a gap
+    that on_gap passes over lost some ("lost"); 4 when a sink is behind; 0 when every row is where it belongs, or the
+    flow is paused.
     """
     from databus.ops.runs.dry_run import dry_run
     from databus.ops.runs.run import run_flow
     from databus.runtime.context import RunIdentity
     from databus.runtime.drain import Drain, drain_on_signals
-    from databus.runtime.spark.session import classic_session, connect_session
     from databus.runtime.window_limits import WindowControl, WindowLimits
 
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
         require_passed(spec, findings_beside(spec, dags))
         refuse_what_is_not_there(spec, services)
-        session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
+        session = spark_session(spark)
         if dry:
             show_one(dry_run(spec, services, session, identity).to_json(), output)
             return
@@ -99,11 +107,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _told(result: WindowResult) -> int:
-    """Say on stderr what is not well with a window; return the exit code."""
+    """Print on stderr why a window did not go well; return the exit code."""
     refused = sum(counts.rejected for counts in result.sinks.values())
     told = [f"sink {sink} refused {counted(of.rejected, 'row')}" for sink, of in result.sinks.items() if of.rejected]
     held = result.quarantined
-    told += [f"{counted(held, 'row')} {'is' if held == 1 else 'are'} held back"] if held else []
+    told += [f"{counted(held, 'row')} {'is' if held == 1 else 'are'} in quarantine"] if held else []
     if told:
         told.append(f"`databus quarantine list {result.flow}` shows them")
     told += [f"a gap was passed over: {lost.why}" for lost in result.lost]
@@ -119,7 +127,7 @@ def _progress(flow: str) -> _FlowProgress:
 
 
 class _FlowProgress:
-    """A bar on a terminal; nothing elsewhere, where the log lines tell."""
+    """Progress bar on a terminal; nothing elsewhere, where log lines stand."""
 
     def __init__(self, flow: str):
         self._bar = Progress(

@@ -16,12 +16,25 @@ from databus.sandbox.state import homes_below
 from databus.sandbox.status import ServerState, ServerStatus
 from databus.sandbox.terminal_progress import drawn
 
-app = typer.Typer(help="Start and stop real servers on this machine: no docker needed.", no_args_is_help=True)
+app = typer.Typer(help="Start and stop real servers on this machine, without docker.", no_args_is_help=True)
 
 DEFAULT = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
 
-Home = Annotated[Path | None, typer.Option("--home", help="Folder of the sandbox.", envvar="DATABUS_SANDBOX")]
-Names = Annotated[list[str] | None, typer.Argument(help="Servers.", metavar="[SERVER]...")]
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", help="Folder of the sandbox: data and logs.", envvar="DATABUS_SANDBOX", show_default="./.sandbox"
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Names of servers, e.g. kafka mysql.",
+        metavar="SERVER",
+        show_default="up: zookeeper kafka mysql opensearch spark airflow; down: all that run",
+    ),
+]
+Name = Annotated[str, typer.Argument(help="Name of a server, e.g. kafka.", metavar="SERVER")]
 _COLUMNS = ("name", "state", "pid", "host", "port", "credentials", "data_folder")
 
 
@@ -30,12 +43,18 @@ def up(
     names: Names = None,
     home: Home = None,
     ports_from: Annotated[
-        int | None, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)
+        int | None,
+        typer.Option("--ports-from", help="Take free ports from this number on.", min=1024, show_default="any free"),
     ] = None,
-    dags: Annotated[Path | None, typer.Option("--dags", help="DAG folder that Airflow reads.")] = None,
+    dags: Annotated[
+        Path | None, typer.Option("--dags", help="DAG folder that Airflow reads.", show_default="./dags")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Start servers and wait until each is healthy; what must be downloaded is cached."""
+    """Start servers, and wait until each is healthy.
+
+    What must be downloaded is cached.
+    """
     options = SandboxOptions(dags_folder=(dags or Path("dags")).absolute(), plugins_folder=Path("plugins").absolute())
     sandbox = Sandbox(sandbox_home(home), ports_from, options)
     with drawn(ERR) as progress:
@@ -46,14 +65,14 @@ def up(
 
 @app.command()
 def down(names: Names = None, home: Home = None) -> None:
-    """Stop servers (all by default); exactly those that this sandbox started. Data is kept."""
+    """Stop servers of this sandbox; their data is kept."""
     with drawn(ERR) as progress:
         Sandbox(sandbox_home(home)).down(names or None, progress)
 
 
 @app.command()
 def status(home: Home = None, output: Output = Format.TABLE) -> None:
-    """Show the servers of the sandbox, and of those in folders of its home, such as the demo's."""
+    """Show servers, ports and logins, also of sandboxes below this home."""
     root = sandbox_home(home)
     homes = [root, *(found for found in homes_below(root) if home is None)]
     servers = [(found, status) for found in homes for status in Sandbox(found).status()]
@@ -73,8 +92,8 @@ def _say_logins(servers: Iterable[ServerStatus]) -> None:
 
 @app.command()
 def logs(
-    name: Annotated[str, typer.Argument(help="Server.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines.", min=1)] = 50,
+    name: Name,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
     home: Home = None,
 ) -> None:
     """Print the end of a server's log."""
@@ -82,7 +101,7 @@ def logs(
 
 
 @app.command()
-def restart(name: Annotated[str, typer.Argument(help="Server.")], home: Home = None) -> None:
+def restart(name: Name, home: Home = None) -> None:
     """Restart one server; its data and port are kept."""
     with drawn(ERR) as progress:
         Sandbox(sandbox_home(home)).restart(name, progress=progress)
@@ -90,7 +109,10 @@ def restart(name: Annotated[str, typer.Argument(help="Server.")], home: Home = N
 
 @app.command()
 def env(home: Home = None) -> None:
-    """Print shell lines that point `databus run` and Airflow at the sandbox: eval "$(databus sandbox env)"."""
+    """Print its connections as shell variables.
+
+    They point `databus run` and Airflow at the sandbox: eval "$(databus sandbox env)".
+    """
     from databus.sandbox.connections import databus_environment
 
     root = sandbox_home(home)

@@ -18,27 +18,37 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     what: Annotated[
         str,
         typer.Argument(
-            help='FILE:POS, a GTID, an event id, TOPIC:PARTITION:OFFSET, INDEX/ID, or a key as JSON: {"id":1}.',
+            help="A change: FILE:POS, a GTID, an event id, TOPIC:PARTITION:OFFSET, INDEX/ID, "
+            'or a key as JSON, e.g. {"id":1}.',
             metavar="WHAT",
         ),
     ],
-    flow: Annotated[str | None, typer.Option("--flow", "-f", help="Look in this flow only.")] = None,
-    table: Annotated[str, typer.Option("--table", help="Only changes of this DATABASE.TABLE.")] = "",
+    flow: Annotated[
+        str | None, typer.Option("--flow", "-f", help="Search this flow only.", metavar="FLOW", show_default="all")
+    ] = None,
+    table: Annotated[
+        str, typer.Option("--table", help="Only changes of this table, DATABASE.TABLE.", show_default="all")
+    ] = "",
     site: Annotated[
         str,
         typer.Option(
-            "--site", help="Connection of the Kafka cluster on which TOPIC:PARTITION:OFFSET stands.", metavar="CONN_ID"
+            "--site",
+            help="Connection of the Kafka cluster that holds TOPIC:PARTITION:OFFSET, e.g. kafka_west.",
+            metavar="CONN_ID",
+            show_default="all clusters",
         ),
     ] = "",
     kind: Annotated[
-        Kind | None, typer.Option("--as", help="What the text names, where its form leaves that open.")
+        Kind | None,
+        typer.Option("--as", help="Kind of WHAT, where its form is ambiguous.", show_default="by its form"),
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the journey of a change: its place in the log, batch and run, the records and documents it became, mirrors.
+    """Follow one change from the log to Kafka, search and mirrors.
 
-    Of a topic that bears one name on several clusters all records of that place are shown, unless --site says which.
+    Shown are its place in the log, its batch and run, and the Kafka messages and documents it became. Of a topic of
+    one name on several clusters all messages at that offset are shown, unless --site names one.
     """
     from databus.ops.flows.discovery import discover, find_flow
     from databus.ops.trace.follow import trace as follow

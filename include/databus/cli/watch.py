@@ -29,17 +29,27 @@ _STALE_ROUNDS = 3
 
 def watch(
     dags: Dags = None,
-    every: Annotated[float, typer.Option("--every", help="Seconds from one look to the next.", min=1)] = 15.0,
+    every: Annotated[float, typer.Option("--every", help="Interval between two rounds, in seconds.", min=1)] = 15.0,
     listen: Annotated[
-        str, typer.Option("--listen", help="Address of /metrics and /health, HOST:PORT; empty for none.")
+        str, typer.Option("--listen", help='Address of /metrics and /health, HOST:PORT; "" for none.')
     ] = "127.0.0.1:9464",
     airflow: Annotated[
         str | None,
-        typer.Option("--airflow", help="Address of Airflow, to alert on its health.", envvar="DATABUS_AIRFLOW_URL"),
+        typer.Option(
+            "--airflow",
+            help="URL of Airflow, to alert on its health, e.g. http://airflow:8080.",
+            envvar="DATABUS_AIRFLOW_URL",
+            show_default="not checked",
+        ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once; exit with 1 when something is wrong.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run one round and exit: with 1 when something is wrong.")
+    ] = False,
 ) -> None:
-    """Judge all flows by their alert rules and tell their channels, also when Airflow is down."""
+    """Evaluate alerts, notify channels, serve /metrics and /health.
+
+    All flows of the DAG folder are watched until a signal ends it. Airflow is not needed.
+    """
     health = AirflowHealth(airflow) if airflow else None
     watched = FlowWatch(dags, connection_source(), Settings.from_environment(), health)
     drain = Drain()

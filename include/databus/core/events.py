@@ -35,21 +35,25 @@ ROW_COLUMNS: tuple[tuple[str, str], ...] = (
     ("key_hash", "int"),  # murmur2(key) & 0x7fffffff, as Kafka's default partitioner; 0 without a key
     ("before", "variant"),  # object of the columns present in the before-image; NULL for inserts
     ("after", "variant"),  # object of the columns present in the after-image; NULL for deletes
-    ("file", "string"),  # log file of the transaction's end
-    ("position", "bigint"),  # byte position of the transaction's end (file:position is a commit boundary)
-    ("gtid", "string"),  # GTID of the transaction, "" without
+    ("log", "string"),  # name of the log: a binary log's file, TOPIC[PARTITION]
+    ("place", "bigint"),  # 63-bit place in it: where the transaction ends in the file, the record's offset
+    ("transaction", "string"),  # id of the transaction at the source: a GTID for MySQL and MariaDB, "" without
     ("ordinal", "bigint"),  # number of the row change inside its transaction, from 0
     ("part", "smallint"),  # 0; of a primary-key update: 0 delete(old key), 1 insert(new key); of DROP TABLE the table
-    ("event_id", "string"),  # gtid:ordinal:part (the same from each server), else server:file:pos:ordinal:part
+    ("event_id", "string"),  # transaction:ordinal:part (the same from each server), else server:log:place:ordinal:part
     ("ts_ms", "bigint"),  # commit time at the source, ms since the epoch, UTC
-    ("server_id", "bigint"),  # server_id that wrote the event
+    ("server_id", "bigint"),  # number of the server that wrote it; 0 of a source without such numbers
     ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL
     ("flags", "array<string>"),  # what is not as its column's type says, e.g. "after.name:undecodable"; NULL without
     ("absent", "array<string>"),  # columns that the after-image lacks (row image MINIMAL or NOBLOB); NULL without; of a
     # primary-key update the delete has them as the insert does
     ("other_key", "binary"),  # of a primary-key update: the delete's new key, the insert's old one; else NULL
 )
-"""Name and Spark SQL type of each column that a source emits, in order."""
+"""Name and Spark SQL type of each column that a source emits, in order.
+
+Rows are ordered by length(log), log, place, ordinal, part: the order of the source's log, within each log where there
+are several. log:place is a commit boundary: the rows of a transaction have one place, and ordinals of their own.
+"""
 
 ROW_DDL = ", ".join(f"`{name}` {kind}" for name, kind in ROW_COLUMNS)
 """The same as a Spark DDL string."""

@@ -1,4 +1,4 @@
-"""Claims: values that were too large for their row, fetched and cleaned up."""
+"""Large values: stored outside their rows, fetched and pruned here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from databus.binlog.segments.large_values import KeptLargeValue, LargeValueStore, claim_below, read_claim
+from databus.binlog.segments.large_values import (
+    KeptLargeValue,
+    LargeValueStore,
+    large_value_below,
+    read_large_value,
+)
 from databus.binlog.segments.retention import KeepLimit
 from databus.core.settings import Settings
 
 
-def write_claim(reference: str, target: BinaryIO, settings: Settings) -> int:
-    """Copy the value that a row refers to; return its bytes. What was copied before an error is not to be used.
+def write_large_value(reference: str, target: BinaryIO, settings: Settings) -> int:
+    """Copy the value that a row refers to; return its bytes. A copy cut off by an error is not to be used.
 
     Args:
         reference: the text that stands in the row, or the URI in it.
@@ -22,22 +27,22 @@ def write_claim(reference: str, target: BinaryIO, settings: Settings) -> int:
         settings: whose segment store it must lie in.
 
     Raises:
-        ClaimError: it refers to no claim of this store, the claim is gone, or its bytes are others than were written.
+        LargeValueError: it refers to no value of this store, the value is gone, or its bytes do not match its hash.
         SourceUnavailableError: the store cannot be used.
     """
-    return sum(target.write(piece) for piece in read_claim(claim_below(reference, settings.segment_store)))
+    return sum(target.write(piece) for piece in read_large_value(large_value_below(reference, settings.segment_store)))
 
 
-def save_claim(reference: str, path: Path, settings: Settings) -> int:
+def save_large_value(reference: str, path: Path, settings: Settings) -> int:
     """Write the value that a row refers to to a file, whole or not at all; return its bytes.
 
     Raises:
-        ClaimError, SourceUnavailableError: as `write_claim`.
+        LargeValueError, SourceUnavailableError: as `write_large_value`.
     """
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with unfinished.open("wb") as target:
-            size = write_claim(reference, target, settings)
+            size = write_large_value(reference, target, settings)
         unfinished.rename(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -45,8 +50,10 @@ def save_claim(reference: str, path: Path, settings: Settings) -> int:
     return size
 
 
-def prune_claims(settings: Settings, limit: KeepLimit | None = None, *, execute: bool) -> Sequence[KeptLargeValue]:
-    """Return the claims over a limit (default: the installation's) that no row referred to for 7 days.
+def prune_large_values(
+    settings: Settings, limit: KeepLimit | None = None, *, execute: bool
+) -> Sequence[KeptLargeValue]:
+    """Return the large values over a limit (default: the installation's) that no row referred to for 7 days.
 
     Args:
         settings: where the store is.

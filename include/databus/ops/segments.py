@@ -1,4 +1,4 @@
-"""Kept segments of all servers: what there is, and what is over the limit."""
+"""Kept segments of all servers: listed, and pruned over the limit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def list_segments(settings: Settings, limit: KeepLimit | None = None) -> Sequenc
 
 
 def prune_segments(settings: Settings, limit: KeepLimit | None = None) -> Sequence[SegmentView]:
-    """Delete what is over a limit (default: the installation's); return it.
+    """Delete segments over a limit (default: the installation's); return them.
 
     Raises:
         ConfigError: DATABUS_SEGMENT_KEEP cannot be read.

@@ -260,9 +260,9 @@ def _provenance(
         pa.array(heads).take(index), pa.array(ordinal).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
     )
     return {
-        "file": _constant(transactions.file, len(ordinal)),
-        "position": pa.array(position[of_row]),
-        "gtid": gtid.take(index),
+        "log": _constant(transactions.file, len(ordinal)),
+        "place": pa.array(position[of_row]),
+        "transaction": gtid.take(index),
         "ordinal": pa.array(ordinal),
         "part": pa.array(part),
         "event_id": event_id,

@@ -116,7 +116,7 @@ def _literals(batch: TableBatch, column: int) -> pa.StringArray:
 def _shown(value: str | bytes | LargeValue) -> str:
     """Return the text of a value that its Arrow type cannot hold, bytes in base64 as everywhere in JSON."""
     if isinstance(value, LargeValue):
-        raise TypeError("a value that was left in the log has to be claimed before its row is written")
+        raise TypeError("a value that was left in the log has to be moved out before its row is written")
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 

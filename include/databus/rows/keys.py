@@ -97,7 +97,7 @@ def _exception(value: str | bytes | LargeValue) -> str:
     Bytes that are no text become an object, which no text can equal: two rows must not share a key.
     """
     if isinstance(value, LargeValue):
-        raise TypeError("a value that was left in the log has to be claimed before its row is written")
+        raise TypeError("a value that was left in the log has to be moved out before its row is written")
     if isinstance(value, bytes):
         return f'{{"base64":"{base64.b64encode(value).decode("ascii")}"}}'
     return json.dumps(value, ensure_ascii=False)

@@ -179,7 +179,7 @@ def column_state(batch: TableBatch, column: int, values: pa.Array) -> kernels.St
 
 def _exception(value: str | bytes | LargeValue) -> bytes:
     if isinstance(value, LargeValue):
-        raise TypeError("a value that was left in the log has to be claimed before its row is written")
+        raise TypeError("a value that was left in the log has to be moved out before its row is written")
     if isinstance(value, bytes):
         return bytes([kernels.BINARY_HEADER]) + len(value).to_bytes(4, "little") + value
     data = value.encode()

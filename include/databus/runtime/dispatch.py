@@ -15,6 +15,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.plan import Plan
+from databus.rows.former_columns import former_columns_named
 from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE
 from databus.runtime.counts import aggregates, sink_aggregates
@@ -85,7 +86,8 @@ def dispatch(
     seen = Observation(f"{spec.sink_name}-{plan.batch}")
     figures = (*aggregates(flow, names), *sink_aggregates(names, mine))
     counted = rows.observe(seen, *figures)
-    encoded = opened.encode(counted.where(mine), plan)
+    with former_columns_named(f"sink {spec.sink_name}"):
+        encoded = opened.encode(counted.where(mine), plan)
     slots = plan.sinks[spec.sink_name].slots
     if slots > 1:
         placed = encoded.repartitionById(slots, F.col("slot").cast("int")).sortWithinPartitions(*log_order())
@@ -153,10 +155,10 @@ def slot_task(writer: SlotWriter, slots: int) -> Callable[[Iterable[pa.RecordBat
 
 
 def log_order() -> list[Column]:
-    """Return the columns that put rows into the order of the log; a file's number may outgrow six digits."""
+    """Return the columns that put rows into the order of the log; a log's number may outgrow six digits."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return [F.length("file"), *map(F.col, ("file", "position", "ordinal", "part"))]
+    return [F.length("log"), *map(F.col, ("log", "place", "ordinal", "part"))]
 
 
 def quarantined_rows(rows: DataFrame) -> tuple[RejectedRow, ...]:
@@ -169,7 +171,7 @@ def quarantined_rows(rows: DataFrame) -> tuple[RejectedRow, ...]:
         F.concat_ws(".", "database", "table").alias("name"),
         F.col("key").cast("string").alias("key"),
         F.concat_ws(", ", "violations").alias("cause"),
-        F.concat_ws(":", "file", F.col("position").cast("string")).alias("at"),
+        F.concat_ws(":", "log", F.col("place").cast("string")).alias("at"),
         payload.alias("payload"),
     )
     return tuple(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.hidden_columns import RememberedHidden
+from databus.rows.former_columns import former_columns_named
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden_loss import HiddenLoss
 
@@ -22,7 +23,8 @@ def transform(flow: Flow, rows: DataFrame, planned: SourcePlan) -> FrameChanges:
     """
     changes = FrameChanges.of(rows, planned.tables)
     for spec in flow.transforms:
-        changes = spec.apply(changes)  # type: ignore[assignment] # the only implementation
+        with former_columns_named(f"transform {spec.kind}"):
+            changes = spec.apply(changes)  # type: ignore[assignment] # the only implementation
     if changes.hidden is not None:
         HiddenLoss(changes.hidden, RememberedHidden(), planned.renamed).require(planned.tables)
     return changes

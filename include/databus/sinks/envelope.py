@@ -62,8 +62,8 @@ def debezium(plan: Plan) -> Any:
     """
     from pyspark.sql import functions as f
 
-    transaction_id = f.when(f.col("gtid") != "", f.col("gtid")).otherwise(
-        f.concat_ws(":", f.col("file"), f.col("position").cast("string"))
+    transaction_id = f.when(f.col("transaction") != "", f.col("transaction")).otherwise(
+        f.concat_ws(":", f.col("log"), f.col("place").cast("string"))
     )
     snapshot = f.col("op") == f.lit(Op.READ.value)
     source = (
@@ -75,9 +75,9 @@ def debezium(plan: Plan) -> Any:
         f.col("database").alias("db"),
         f.col("table"),
         f.col("server_id"),
-        f.when(f.col("gtid") != "", f.col("gtid")).alias("gtid"),
-        f.col("file"),
-        f.col("position").alias("pos"),
+        f.when(f.col("transaction") != "", f.col("transaction")).alias("gtid"),
+        f.col("log").alias("file"),
+        f.col("place").alias("pos"),
         f.col("ordinal").alias("row"),
         f.col("statement").alias("query"),
         f.col("event_id"),

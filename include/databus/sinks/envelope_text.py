@@ -15,7 +15,7 @@ from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import FLAGS_FIELD, code_version, connector
 
-_SHARED = ["op", "database", "table", "file", "position", "gtid", "ts_ms", "server_id"]
+_SHARED = ["op", "database", "table", "log", "place", "transaction", "ts_ms", "server_id"]
 """What all rows of one transaction, table and operation agree in."""
 
 
@@ -115,9 +115,9 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
         b',"gtid":',
         Values(quoted(_gtid(shared))),
         b',"file":',
-        Values(quoted(shared["file"])),
+        Values(quoted(shared["log"])),
         b',"pos":',
-        Values(shared["position"].cast(pa.string())),
+        Values(shared["place"].cast(pa.string())),
         b',"row":',
     ]
     return join(pieces, shared.num_rows)
@@ -125,7 +125,7 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
 
 def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
     """Return the text from the end of `source` up to the value of `total_order`, for snapshots to the end."""
-    place = pc.binary_join_element_wise(shared["file"], shared["position"].cast(pa.string()), ":")
+    place = pc.binary_join_element_wise(shared["log"], shared["place"].cast(pa.string()), ":")
     block = pc.binary_join_element_wise('{"id":', quoted(pc.coalesce(_gtid(shared), place)), ',"total_order":', "")
     pieces: list[Piece] = [
         b'},"op":',
@@ -161,7 +161,7 @@ def _runs(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:
     """Return the first row of each run of one transaction, table and operation, and each row's run."""
     begins = np.zeros(rows.num_rows, np.bool_)
     begins[:1] = True
-    for name in ("position", "schema_id", "op"):
+    for name in ("place", "schema_id", "op"):
         codes = _codes(rows[name])
         begins[1:] |= codes[1:] != codes[:-1]
     # Statements have no schema: each names a table of its own.
@@ -174,4 +174,4 @@ def _codes(array: pa.Array) -> npt.NDArray[np.integer]:
 
 
 def _gtid(log: pa.RecordBatch) -> pa.StringArray:
-    return pc.if_else(pc.equal(log["gtid"], ""), pa.scalar(None, pa.string()), log["gtid"])
+    return pc.if_else(pc.equal(log["transaction"], ""), pa.scalar(None, pa.string()), log["transaction"])

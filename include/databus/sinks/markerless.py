@@ -21,7 +21,7 @@ from databus.sinks.collect_rows import Address, Deliver, Mailbox
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = ("event_id", "database", "table", "key", "file", "position", "ordinal", "part", "route", "op")
+COLUMNS = ("event_id", "database", "table", "key", "log", "place", "ordinal", "part", "route", "op")
 """Columns of the encoded rows as in `ROW_COLUMNS`; `slot` int and, where rows are sent home, `value` stand before."""
 
 

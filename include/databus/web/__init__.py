@@ -1,1 +1,1 @@
-"""Routes for Airflow's plugin: JSON of what is recorded, and the built pages. Knows FastAPI, not Airflow."""
+"""Routes for Airflow's plugin: JSON of the records, and the built pages. Knows FastAPI, not Airflow."""

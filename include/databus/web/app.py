@@ -41,7 +41,7 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
 
     @guarded.get("/dags/{dag_id}/runs/{run_id}")
     def run(dag_id: str, run_id: str) -> dict[str, Any]:
-        """What one run read and wrote; 404 when nothing is recorded of it."""
+        """Inputs and outputs of one run; 404 when nothing is recorded of it."""
         try:
             found = run_view(dag_id, run_id)
         except RecordingError as error:

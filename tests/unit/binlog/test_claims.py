@@ -1,4 +1,4 @@
-"""The claim check's store: content-addressed, whole or not there, kept long enough, and read back with its hash."""
+"""The store of large values: content-addressed, whole or not there, kept long enough, and read back with its hash."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog.segments.large_values import LEAST_AGE_S, LargeValueReference, LargeValueStore, read_claim
+from databus.binlog import claims
+from databus.binlog.segments.large_values import (
+    LEAST_AGE_S,
+    LargeValueReference,
+    LargeValueStore,
+    read_large_value,
+)
 from databus.binlog.segments.retention import KeepLimit
-from databus.core.errors import ClaimError
+from databus.core import errors
+from databus.core.errors import LargeValueError
+from databus.core.state import evidence
 
 DAY = 86_400.0
 VALUE = bytes(range(256)) * 4096
@@ -43,7 +51,7 @@ def test_a_claim_says_where_and_what_it_is(tmp_path: Path) -> None:
     place = tmp_path / ".claims" / digest[:2] / digest
     assert reference == {"claim": f"file://{place}", "bytes": len(VALUE), "sha256": digest, "charset": "latin1"}
     assert place.read_bytes() == VALUE
-    assert b"".join(read_claim(json.dumps(reference))) == b"".join(read_claim(reference["claim"])) == VALUE
+    assert b"".join(read_large_value(json.dumps(reference))) == b"".join(read_large_value(reference["claim"])) == VALUE
     assert "charset" not in put(LargeValueStore(str(tmp_path)), b"bytes")
 
 
@@ -93,16 +101,16 @@ def test_a_damaged_or_missing_claim_is_named(tmp_path: Path) -> None:
     reference = put(LargeValueStore(str(tmp_path)), VALUE)
     path = aged(reference, 0)
     path.write_bytes(VALUE[:-1] + b"?")
-    with pytest.raises(ClaimError, match="do not match") as damaged:
-        list(read_claim(reference["claim"]))
+    with pytest.raises(LargeValueError, match="do not match") as damaged:
+        list(read_large_value(reference["claim"]))
     assert damaged.value.code == "claim_damaged"
     path.unlink()
-    with pytest.raises(ClaimError, match="is gone") as missing:
-        list(read_claim(reference["claim"]))
+    with pytest.raises(LargeValueError, match="is gone") as missing:
+        list(read_large_value(reference["claim"]))
     assert missing.value.code == "claim_missing"
     for wrong in ("", "{}", '{"claim": 5}', "file:///etc/passwd", "{broken"):
-        with pytest.raises(ClaimError, match="refers to no claim"):
-            list(read_claim(wrong))
+        with pytest.raises(LargeValueError, match="refers to no large value"):
+            list(read_large_value(wrong))
 
 
 def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
@@ -113,10 +121,18 @@ def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
         reference = put(LargeValueStore(root), VALUE)
         assert reference["claim"].startswith("memory://")
         assert put(LargeValueStore(root), VALUE) == reference
-        assert b"".join(read_claim(reference["claim"])) == VALUE
+        assert b"".join(read_large_value(reference["claim"])) == VALUE
         assert [c.size_bytes for c in LargeValueStore(root).list()] == [len(VALUE)]
         later = time.time() + 30 * DAY
         assert len(LargeValueStore(root).prune(KeepLimit.parse("1d"), later)) == 1
         assert LargeValueStore(root).list() == []
     finally:
         fsspec.filesystem("memory").store.clear()
+
+
+def test_former_names_work_for_one_version(tmp_path: Path) -> None:
+    reference = put(LargeValueStore(str(tmp_path)), VALUE)
+    with pytest.warns(DeprecationWarning, match="read_claim is now read_large_value"):
+        assert b"".join(claims.read_claim(reference["claim"])) == VALUE
+    assert errors.LargeValueError is LargeValueError
+    assert evidence.SinkClaim is evidence.LedgerEvidence

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from databus.cli.terminal.cells import advised, told, wrapped
+from databus.cli.terminal.cells import advised, printed, wrapped
 from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one, show_rows
 
 
@@ -26,7 +26,7 @@ from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one
     ],
 )
 def test_a_number_in_a_table(value: Any, shown: str) -> None:
-    assert told(value) == shown
+    assert printed(value) == shown
 
 
 LAG = {"flow": "orders_to_kafka", "committed": "mysql-bin.000003:184467", "lag_bytes": 1_234_567, "lag_seconds": 12.5}
@@ -59,9 +59,9 @@ def test_a_table_that_fits_stays_one(monkeypatch: pytest.MonkeyPatch, capsys: py
     "name", ["pid", "port", "batch", "epoch", "n", "partition", "offset", "from", "to", "server_id"]
 )
 def test_a_number_that_names_something_has_no_separators(name: str) -> None:
-    assert told(19_092, name) == "19092"
-    assert wrapped(told({name: 19_092}), 80) == [f"{name} 19092"]
-    assert told(19_092, "rows") == "19,092"
+    assert printed(19_092, name) == "19092"
+    assert wrapped(printed({name: 19_092}), 80) == [f"{name} 19092"]
+    assert printed(19_092, "rows") == "19,092"
 
 
 RUN = "scheduled__2026-11-25T10:00:00+00:00"
@@ -91,7 +91,7 @@ def test_no_id_is_cut_in_two(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     for name, value in row.items():
-        for word in told(value, name).split():
+        for word in printed(value, name).split():
             assert sum(word in line for line in lines) >= 3, (word, lines)
 
 
@@ -107,7 +107,7 @@ def test_a_long_value_is_cut_behind_commas_and_else_left_whole(
 
 
 def test_a_number_is_neither_cut_nor_parted_from_its_name() -> None:
-    text = told({"read": 1_200, "filtered": 0, "dispatched": 1_234_567})
+    text = printed({"read": 1_200, "filtered": 0, "dispatched": 1_234_567})
     for width in range(19, 50):
         lines = wrapped(text, width)
         assert max(map(len, lines)) <= max(width, len("dispatched 1,234,567"))

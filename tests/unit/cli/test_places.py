@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.cli.backfill import _COLUMNS, _row, _shown
-from databus.cli.terminal.cells import told, told_lines
+from databus.cli.terminal.cells import printed, printed_lines
 from databus.cli.terminal.output import OUT, Format, show_one, show_rows
 from databus.cli.terminal.places import place
 from databus.core.batches.counts import TableCounts
@@ -33,9 +33,9 @@ MANY_TEXT = "24 partitions: orders:0:0, orders:1:10, orders:2:20, …"
 )
 def test_a_place_reads_as_it_is_typed_in_every_form_it_comes_in(offset: BinlogOffset, text: str) -> None:
     assert place(offset) == text
-    assert told(offset.to_json()) == text
-    assert told_lines(offset.to_json(), "offset") == [text]
-    assert told(str(offset), "offset") == text
+    assert printed(offset.to_json()) == text
+    assert printed_lines(offset.to_json(), "offset") == [text]
+    assert printed(str(offset), "offset") == text
 
 
 def test_what_is_shown_of_a_few_partitions_can_be_typed() -> None:
@@ -54,15 +54,15 @@ def test_what_is_shown_of_a_few_partitions_can_be_typed() -> None:
 )
 def test_a_range_reads_from_place_to_place(start: BinlogOffset, end: BinlogOffset, text: str) -> None:
     moved = OffsetRange(start, end)
-    assert told(moved.to_json()) == told_lines(moved.to_json(), "range")[0] == text
+    assert printed(moved.to_json()) == printed_lines(moved.to_json(), "range")[0] == text
     if not isinstance(start, KafkaOffsets) or start.positions:
-        assert told(str(moved), "range") == text
-        assert told(f"batch 7 {moved}", "plan_in_flight") == f"batch 7 {text}"
+        assert printed(str(moved), "range") == text
+        assert printed(f"batch 7 {moved}", "plan_in_flight") == f"batch 7 {text}"
 
 
 @pytest.mark.parametrize("text", ["0-1-100:0:0", "b7a5a3f0-91c5-11ef-8c4a-0242ac120002:12:0:0", "10:00:00", "(a, b]"])
 def test_what_only_looks_like_a_place_is_left_alone(text: str) -> None:
-    assert told(text, "event_id") == told(text, "key") == text
+    assert printed(text, "event_id") == printed(text, "key") == text
 
 
 def test_times_and_words_of_a_field_of_places_are_left_alone() -> None:
@@ -73,7 +73,7 @@ def test_times_and_words_of_a_field_of_places_are_left_alone() -> None:
         "offsets:orders:0:17,orders:1:9",
         "gtid:0-1-100",
     ):
-        assert told(text, "from") == text
+        assert printed(text, "from") == text
 
 
 def state(start: BinlogOffset, end: BinlogOffset, stands: BinlogOffset | None) -> BackfillState:

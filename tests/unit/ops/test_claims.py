@@ -1,4 +1,4 @@
-"""`databus claim` and what `databus segments --prune` does with claims."""
+"""`databus large-value`, and large values under `databus segments prune`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from databus.binlog.segments.large_values import LargeValueStore
 from databus.cli.main import app
-from databus.core.errors import ClaimError
+from databus.core.errors import LargeValueError
 
 VALUE = bytes(range(256)) * 100
 
@@ -24,11 +24,11 @@ def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(LargeValueStore(str(tmp_path / "segments")).put(np.frombuffer(VALUE, np.uint8)))
 
 
-def test_a_claim_is_fetched_to_a_file_or_the_output(reference: str, tmp_path: Path) -> None:
+def test_a_value_is_fetched_to_a_file_or_the_output(reference: str, tmp_path: Path) -> None:
     target = tmp_path / "value"
-    assert CliRunner().invoke(app, ["claim", reference, "--to", str(target)]).exit_code == 0
+    assert CliRunner().invoke(app, ["large-value", reference, "--to", str(target)]).exit_code == 0
     assert target.read_bytes() == VALUE
-    assert CliRunner().invoke(app, ["claim", "-"], input=reference).stdout_bytes == VALUE
+    assert CliRunner().invoke(app, ["large-value", "-"], input=reference).stdout_bytes == VALUE
 
 
 @pytest.mark.parametrize(
@@ -42,32 +42,32 @@ def test_only_what_lies_in_the_store_is_opened(reference: str, tmp_path: Path, w
     (tmp_path / "segments" / name).write_bytes(VALUE)
     place = written.format(outside=tmp_path / name, inside=tmp_path / "segments", name=name, two=name[:2])
     for given in (place, json.dumps({"claim": place, "sha256": name})):
-        done = CliRunner().invoke(app, ["claim", given, "--to", str(tmp_path / "value")])
-        assert isinstance(done.exception, ClaimError)
+        done = CliRunner().invoke(app, ["large-value", given, "--to", str(tmp_path / "value")])
+        assert isinstance(done.exception, LargeValueError)
         assert done.exception.code == "claim_elsewhere"
         assert not (tmp_path / "value").exists()
 
 
-def test_a_claim_is_named_by_its_path_too(reference: str, tmp_path: Path) -> None:
+def test_a_value_is_named_by_its_path_too(reference: str, tmp_path: Path) -> None:
     path = str(json.loads(reference)["claim"]).removeprefix("file://")
-    assert CliRunner().invoke(app, ["claim", path]).stdout_bytes == VALUE
+    assert CliRunner().invoke(app, ["large-value", path]).stdout_bytes == VALUE
 
 
-def test_a_damaged_claim_leaves_no_file(reference: str, tmp_path: Path) -> None:
-    (claim,) = (path for path in (tmp_path / "segments").rglob("*") if path.is_file())
-    claim.write_bytes(VALUE[1:])
-    done = CliRunner().invoke(app, ["claim", reference, "--to", str(tmp_path / "value")])
-    assert isinstance(done.exception, ClaimError)
+def test_a_damaged_value_leaves_no_file(reference: str, tmp_path: Path) -> None:
+    (value,) = (path for path in (tmp_path / "segments").rglob("*") if path.is_file())
+    value.write_bytes(VALUE[1:])
+    done = CliRunner().invoke(app, ["large-value", reference, "--to", str(tmp_path / "value")])
+    assert isinstance(done.exception, LargeValueError)
     assert [path.name for path in tmp_path.iterdir()] == ["segments"]
 
 
 @pytest.mark.usefixtures("reference")
-def test_pruning_shows_and_deletes_old_claims(tmp_path: Path) -> None:
-    (claim,) = (path for path in (tmp_path / "segments").rglob("*") if path.is_file())
-    run = ["segments", "--prune", "--keep", "1d"]
-    assert "claims" not in CliRunner().invoke(app, run).stdout
-    os.utime(claim, (time.time() - 8 * 86_400,) * 2)
-    assert "1 claim, 0.0 MB would be deleted" in CliRunner().invoke(app, run).stdout
-    assert claim.exists()
-    assert "1 claim, 0.0 MB deleted" in CliRunner().invoke(app, [*run, "--execute"]).stdout
-    assert not claim.exists()
+def test_pruning_shows_and_deletes_old_values(tmp_path: Path) -> None:
+    (value,) = (path for path in (tmp_path / "segments").rglob("*") if path.is_file())
+    run = ["segments", "prune", "--keep", "1d"]
+    assert "large value" not in CliRunner().invoke(app, run).stdout
+    os.utime(value, (time.time() - 8 * 86_400,) * 2)
+    assert "1 large value, 0.0 MB would be deleted" in CliRunner().invoke(app, run).stdout
+    assert value.exists()
+    assert "1 large value, 0.0 MB deleted" in CliRunner().invoke(app, [*run, "--execute"]).stdout
+    assert not value.exists()

@@ -15,7 +15,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, Repla
 from databus.core.state.ledger import build
 from databus.core.state.merging import merged as merge
 from databus.ops.ledger.show import LedgerState, begins_anew, merged, summary
-from databus.ops.ledger.sinks import _claim
+from databus.ops.ledger.sinks import _ledger_evidence
 from databus.records.ledger.page_rows import Page
 from databus.sinks.kafka.evidence import accepted_notes, output_problems
 
@@ -129,7 +129,7 @@ def test_what_a_sink_wrote_alone_lies_behind_the_part_that_was_merged_around_it(
         *(replace(e, receipts=(), batch=e.batch + 3) for e in CHAIN[3:5]),  # it was behind
     ]
     flow = Flow(name="orders", source=Mock(rows=1), sinks=(Noop(name="kafka"),))
-    claim = _claim(flow, state([], [Page(1, 5, merge(chain))]), "kafka", behind, (CHECKPOINT, None))
+    claim = _ledger_evidence(flow, state([], [Page(1, 5, merge(chain))]), "kafka", behind, (CHECKPOINT, None))
     assert [receipt["outputs"]["t[0]"]["first_offset"] for _, receipt in claim.receipts] == [2, 20]
     assert claim.receipts[-1] == (4, alone)
     assert output_problems(claim, {"t[0]": 22}) == []
@@ -150,13 +150,13 @@ def test_outputs_count_from_when_they_were_last_accepted(action: str, paged: boo
     accepted = entry(5, action, batch=3, replaced=ReplacedOutputs(3, {"kafka": {"t": None}, "other": {"u": None}}))
     since = [replace(entry(n), batch=n - 2, receipts=wrote(n - 2, (n - 6) * 2)) for n in (6, 7)]
     before = [merge(former)] if paged else former
-    claim = _claim(FLOW, state([], pages([*before, accepted, *since])), "kafka", (), (CHECKPOINT, None))
+    claim = _ledger_evidence(FLOW, state([], pages([*before, accepted, *since])), "kafka", (), (CHECKPOINT, None))
     assert set(claim.accepted) == {"t"}
     assert output_problems(claim, {"t[0]": 4}) == []
     assert len(accepted_notes(claim)) == 1
     assert output_problems(claim, {"t[0]": 3}) == ["t[0] ends at 3, batch 5 wrote up to 3: records were lost"]
     untold = [*before, replace(accepted, replaced=None), *since]
-    silent = _claim(FLOW, state([], pages(untold)), "kafka", (), (CHECKPOINT, None))
+    silent = _ledger_evidence(FLOW, state([], pages(untold)), "kafka", (), (CHECKPOINT, None))
     assert output_problems(silent, {"t[0]": 4}) != []
 
 
@@ -165,7 +165,7 @@ def test_what_was_accepted_while_a_sink_was_behind_is_later_than_the_part_around
     beside = [replace(e, receipts=(), batch=e.batch + 3) for e in CHAIN[3:5]]
     own = (entry(1, "accept", batch=2, replaced=ReplacedOutputs(2, {"kafka": {"t": "new"}})),
            replace(entry(2), batch=4, receipts=wrote(4, 0)))  # fmt: skip
-    claim = _claim(FLOW, state([], pages([merge([*shared, *beside])])), "kafka", own, (CHECKPOINT, None))
+    claim = _ledger_evidence(FLOW, state([], pages([merge([*shared, *beside])])), "kafka", own, (CHECKPOINT, None))
     assert output_problems(claim, {"t[0]": 2}) == []
     assert output_problems(claim, {"t[0]": 1}) == ["t[0] ends at 1, batch 4 wrote up to 1: records were lost"]
 
@@ -179,7 +179,7 @@ def test_a_batch_in_flight_that_a_sink_took_along_is_no_part_that_ends_with_its_
            entry(2, "accept", batch=3, replaced=ReplacedOutputs(4, {"kafka": {"t": "new"}}, {"kafka": {"t[0]": 1}})),
            replace(entry(3), batch=4, receipts=wrote(4, 0)))  # fmt: skip
     there = [merge(flows)] if paged else flows
-    claim = _claim(FLOW, state([], pages(there)), "kafka", own, (CHECKPOINT, None))
+    claim = _ledger_evidence(FLOW, state([], pages(there)), "kafka", own, (CHECKPOINT, None))
     assert output_problems(claim, {"t[0]": 1}) == []
     lost = "t[0] ends at 0, batch 4 wrote 1 records there since it was accepted: records were lost"
     assert output_problems(claim, {"t[0]": 0}) == [lost]

@@ -74,9 +74,9 @@ def test_one_row_of_each_kind(read: Read) -> None:
         "database": "shop",
         "table": "orders",
         "schema_id": 3,
-        "file": "binlog.000001",
-        "position": 104,
-        "gtid": "source:1",
+        "log": "binlog.000001",
+        "place": 104,
+        "transaction": "source:1",
         "ordinal": 0,
         "part": 0,
         "event_id": "source:1:0:0",
@@ -147,7 +147,7 @@ def test_without_gtid_the_boundary_names_the_event() -> None:
     piece = emit(batch(SCHEMA, [(None, {"id": 1})], transactions=[2], ordinals=[7]), transactions(4, gtid=False), "9")
 
     row = piece[0].to_pylist()[0]
-    assert (row["event_id"], row["gtid"], row["position"]) == ("9:binlog.000001:304:7:0", "", 304)
+    assert (row["event_id"], row["transaction"], row["place"]) == ("9:binlog.000001:304:7:0", "", 304)
 
 
 def test_event_ids_of_a_log_that_replaced_another_are_others() -> None:
@@ -155,7 +155,7 @@ def test_event_ids_of_a_log_that_replaced_another_are_others() -> None:
     for log in (transactions(), transactions(gtid=False)):
         (former,), (later,) = (emit(changes, log, "srv", prefix=prefix) for prefix in ("", "log1/"))
         assert later["event_id"].to_pylist() == [f"log1/{event}" for event in former["event_id"].to_pylist()]
-        assert later["gtid"].equals(former["gtid"])
+        assert later["transaction"].equals(former["transaction"])
 
 
 def test_order_is_transaction_ordinal_part() -> None:
@@ -168,7 +168,7 @@ def test_order_is_transaction_ordinal_part() -> None:
         ordinals=[0, 10, 9, 0],
     )
 
-    assert [(r["position"], r["ordinal"], r["part"]) for r in found] == [
+    assert [(r["place"], r["ordinal"], r["part"]) for r in found] == [
         (104, 0, 0),
         (204, 9, 0),
         (204, 10, 0),

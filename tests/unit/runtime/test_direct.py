@@ -52,7 +52,7 @@ class Halves:
     lose: int = 0
 
     def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
-        mine = np.asarray(rows["position"]) % 2 == slot
+        mine = np.asarray(rows["place"]) % 2 == slot
         mine[: self.lose] = False
         return rows.filter(pa.array(mine))
 
@@ -151,7 +151,7 @@ def test_what_reading_raises_comes_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 def rows(*places: tuple[str, int, int, int]) -> pa.RecordBatch:
     file, position, ordinal, part = zip(*places, strict=True)
-    return pa.RecordBatch.from_pydict({"file": file, "position": position, "ordinal": ordinal, "part": part})
+    return pa.RecordBatch.from_pydict({"log": file, "place": position, "ordinal": ordinal, "part": part})
 
 
 def test_order_is_checked_inside_and_between_batches() -> None:

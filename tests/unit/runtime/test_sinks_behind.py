@@ -146,7 +146,7 @@ class HalfWritten:
 
 class BySlot:
     def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
-        return rows.filter(pa.array(np.asarray(rows["position"]) % SLOTS == slot))
+        return rows.filter(pa.array(np.asarray(rows["place"]) % SLOTS == slot))
 
 
 @dataclass

@@ -115,8 +115,8 @@ def encoded(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
                 "ts_ms": [1] * len(piece),
                 "database": ["c"] * len(piece),
                 "table": [r.log[0] for r in piece],
-                "file": [r.log for r in piece],
-                "position": [r.offset for r in piece],
+                "log": [r.log for r in piece],
+                "place": [r.offset for r in piece],
                 "ordinal": [0] * len(piece),
                 "part": pa.array([0] * len(piece), pa.int16()),
             }
@@ -262,6 +262,6 @@ def test_places_are_ordered_as_rows_are() -> None:
     places = [("t[0]", 99), ("t[2]", 2), ("t[2]", 3), ("t[5]", 0), ("t[10]", 4), ("v[10]", 0)]
     assert [rows_until(batch, (*place, 0, 0)) for place in places] == [0, 0, 1, 1, 3, 4]
     assert rows_until(batch.slice(0, 0), ("t[0]", 0, 0, 0)) == 0
-    several = batch.set_column(batch.schema.get_field_index("position"), "position", pa.array([3, 7, 1, 1]))
+    several = batch.set_column(batch.schema.get_field_index("place"), "place", pa.array([3, 7, 1, 1]))
     several = several.set_column(several.schema.get_field_index("ordinal"), "ordinal", pa.array([0, 0, 0, 1]))
     assert rows_until(several, ("t[10]", 1, 0, 0)) == 3

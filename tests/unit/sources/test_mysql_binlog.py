@@ -95,7 +95,7 @@ def test_grants_are_read_by_scope() -> None:
 
 def batch(*places: tuple[int, int, int]) -> pa.RecordBatch:
     columns = [pa.array(list(c), pa.int64()) for c in zip(*places, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, ["position", "ordinal", "part"])
+    return pa.RecordBatch.from_arrays(columns, ["place", "ordinal", "part"])
 
 
 def test_batches_of_tables_are_put_into_log_order() -> None:

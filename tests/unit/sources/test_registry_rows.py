@@ -65,7 +65,7 @@ def rows_of(flow: Flow, patch: pytest.MonkeyPatch) -> pa.Table:
     pieces = [
         piece for batch, log in batches(spec, schemas, 0, records, decoders) for piece in emit(batch, log, "srv", form)
     ]
-    return pa.Table.from_batches(pieces).sort_by("position")
+    return pa.Table.from_batches(pieces).sort_by("place")
 
 
 def test_rows_keep_one_shape_and_what_does_not_decode_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

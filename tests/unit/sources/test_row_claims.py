@@ -19,7 +19,7 @@ import pytest
 from databus.binlog.decoding import piecewise
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.scan import scan_events
-from databus.binlog.segments.large_values import read_claim
+from databus.binlog.segments.large_values import read_large_value
 from databus.core.errors import DecodeError, SegmentStoreFullError
 from databus.rows import variant
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
@@ -69,7 +69,7 @@ def read(
     data = np.frombuffer(bytes(log.data), np.uint8)
     split = SegmentSplit(
         (), TableCapture(("shop.*",)), (), "srv", filters=filters or RowFilters(),
-        claims=None if root is None else LargeValueRules(str(root), LIMIT),
+        large_values=None if root is None else LargeValueRules(str(root), LIMIT),
     )  # fmt: skip
     address = SegmentAddress("here", "mysql-bin.000007", 4, planned(log))
     found = [r for b in reading.segment_rows(data, address, split, form or json_form({})) for r in b.to_pylist()]
@@ -90,7 +90,7 @@ def claims(root: Path) -> list[Path]:
 
 
 def claimed(reference: str) -> bytes:
-    return b"".join(read_claim(reference))
+    return b"".join(read_large_value(reference))
 
 
 def test_a_value_over_the_limit_is_claimed_and_the_rest_of_the_row_stays(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The claim check: a value too large for its row lies in the segment store, named by the hash of its bytes.
+"""Large values: stored in the segment store, outside their rows, and named by the hash of their bytes.
 
-Layout: `<root>/.claims/<first two digits>/<sha256>`, shared by all flows. A claim is written once, whole and on disk
+Layout: `<root>/.claims/<first two digits>/<sha256>`, shared by all flows. A value is written once, whole and on disk
 before the row that refers to it goes anywhere; writing it again only makes it younger, so that a retry changes nothing.
 The row holds in the value's place the text of a JSON object:
 
@@ -22,6 +22,7 @@ import json
 import os
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,17 +35,17 @@ import numpy.typing as npt
 from databus.binlog.log.mapped import windows
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.store_space import store_full, writing
-from databus.core.errors.source import ClaimError, SourceUnavailableError
+from databus.core.errors.source import LargeValueError, SourceUnavailableError
 from databus.core.private_files import private_folder, private_opener
 
 FOLDER = ".claims"
 """Beside the flows' own folders; no flow can have this name."""
 
 LEAST_AGE_S = 7 * 86_400.0
-"""No claim is deleted before so long after a row referred to it last: as long as Kafka keeps records by default."""
+"""No value is deleted before so long after a row referred to it last: as long as Kafka keeps messages by default."""
 
 _REWRITE_AFTER_S = 86_400.0
-"""A store without modification times to set takes a claim again when it is older than this."""
+"""A store without modification times to set takes a value again when it is older than this."""
 _UNFINISHED_AGE_S = 86_400.0
 _READ_BYTES = 4 << 20
 
@@ -57,7 +58,7 @@ class LargeValueReference(str):
 
 @dataclass(frozen=True)
 class KeptLargeValue:
-    """A claim in the store.
+    """Large value in the store.
 
     Attributes:
         path: where it lies in the store's file system.
@@ -71,7 +72,7 @@ class KeptLargeValue:
 
 
 class LargeValueStore:
-    """Claims below a segment store."""
+    """Large values below a segment store."""
 
     def __init__(self, root: str):
         """Address them; nothing is created yet.
@@ -113,7 +114,7 @@ class LargeValueStore:
         return LargeValueReference(json.dumps(reference, separators=(",", ":")))
 
     def list(self) -> Sequence[KeptLargeValue]:
-        """Return all claims, those that are being written included.
+        """Return all values, those that are being written included.
 
         Raises:
             SourceUnavailableError: the store cannot be used.
@@ -127,7 +128,7 @@ class LargeValueStore:
         return [KeptLargeValue(str(path), int(e["size"] or 0), _written_at(e)) for path, e in sorted(found.items())]
 
     def surplus(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptLargeValue]:
-        """Return the claims over a limit that no row has referred to for `LEAST_AGE_S`, and what a crash left half.
+        """Return the values over a limit that no row has referred to for `LEAST_AGE_S`, and what a crash left half.
 
         Without a limit all whole ones stay.
 
@@ -135,10 +136,10 @@ class LargeValueStore:
             SourceUnavailableError: the store cannot be used.
         """
         now = time.time() if now is None else now
-        claims = self.list()
-        whole = [c for c in claims if not _unfinished(c)]
+        values = self.list()
+        whole = [c for c in values if not _unfinished(c)]
         gone = [c for c in limit.surplus(whole, now) if now - c.kept_at > LEAST_AGE_S] if limit else []
-        return gone + [c for c in claims if _unfinished(c) and now - c.kept_at > _UNFINISHED_AGE_S]
+        return gone + [c for c in values if _unfinished(c) and now - c.kept_at > _UNFINISHED_AGE_S]
 
     def prune(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptLargeValue]:
         """Delete what `surplus` returns, and return it.
@@ -147,16 +148,16 @@ class LargeValueStore:
             SourceUnavailableError: the store cannot be used.
         """
         gone = self.surplus(limit, now)
-        for claim in gone:
+        for value in gone:
             try:
                 with contextlib.suppress(FileNotFoundError):
-                    self._files.rm_file(claim.path)
+                    self._files.rm_file(value.path)
             except OSError as error:
                 raise self._unusable(error) from error
         return gone
 
     def _refresh(self, path: str, size_bytes: int) -> bool:
-        """Make a claim that is there whole as young as a new one; False when it has to be written."""
+        """Make a value that is there whole as young as a new one; False when it has to be written."""
         try:
             if self._local:
                 if Path(path).stat().st_size != size_bytes:
@@ -190,16 +191,16 @@ class LargeValueStore:
 
     def _unusable(self, error: OSError, need_bytes: int = 0) -> SourceUnavailableError:
         return store_full(self._home, error, need_bytes) or SourceUnavailableError(
-            f"the claims in {self._home} cannot be used: {error}",
+            f"the large values in {self._home} cannot be used: {error}",
             hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
         )
 
 
-def claim_uri(reference: str) -> str:
+def large_value_uri(reference: str) -> str:
     """Return the URI that a reference (the JSON text of a row) names; a URI stands for itself.
 
     Raises:
-        ClaimError: it is neither.
+        LargeValueError: it is neither.
     """
     text = reference.strip()
     if text.startswith("{"):
@@ -210,31 +211,32 @@ def claim_uri(reference: str) -> str:
         text = found if isinstance(found, str) else ""
     name = text.rpartition("/")[2]
     if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
-        raise ClaimError(
-            f"{reference[:200]!r} refers to no claim", hint='Pass the text that stands in the row, or its "claim".'
+        raise LargeValueError(
+            f"{reference[:200]!r} refers to no large value",
+            hint='Pass the text that stands in the row, or its "claim".',
         )
     return text
 
 
-def claim_below(reference: str, root: str) -> str:
-    """Return the URI that a reference names; a row may come from anybody, so only a claim of this store is opened.
+def large_value_below(reference: str, root: str) -> str:
+    """Return the URI that a reference names; a row may come from anybody, so only a value of this store is opened.
 
     Args:
         reference: the text that stands in the row, or the URI in it.
         root: the segment store's folder or fsspec URI.
 
     Raises:
-        ClaimError: it refers to no claim, or to one that does not lie in this store.
+        LargeValueError: it refers to no large value, or to one that does not lie in this store.
     """
     import fsspec.core
 
-    uri = claim_uri(reference)
+    uri = large_value_uri(reference)
     files, path = fsspec.core.url_to_fs(root)
     name = uri.rpartition("/")[2]
     known = f"{path.rstrip('/')}/{FOLDER}/{name[:2]}/{name}"
     if uri not in (known, str(files.unstrip_protocol(known))):
-        raise ClaimError(
-            f"the claim {uri[:500]} does not lie in the segment store {root}: it is not opened",
+        raise LargeValueError(
+            f"the large value {uri[:500]} does not lie in the segment store {root}: it is not opened",
             hint="Set DATABUS_SEGMENT_STORE to the store of the flow that wrote the row, as its workers name it, if "
             "you trust where the reference comes from.",
             code="claim_elsewhere",
@@ -242,19 +244,19 @@ def claim_below(reference: str, root: str) -> str:
     return uri
 
 
-def read_claim(reference: str) -> Iterator[bytes]:
-    """Yield the bytes of a claim piece by piece; the hash is compared at the end.
+def read_large_value(reference: str) -> Iterator[bytes]:
+    """Yield the bytes of a large value piece by piece; the hash is compared at the end.
 
     Args:
-        reference: the text that stands in the row, or the URI in it; one from elsewhere is checked by `claim_below`.
+        reference: the text that stands in the row, or the URI in it; `large_value_below` checks one from elsewhere.
 
     Raises:
-        ClaimError: it refers to no claim, the claim is gone, or its bytes are others than were written.
+        LargeValueError: it refers to no large value, the value is gone, or its bytes do not match its hash.
         SourceUnavailableError: the store cannot be used.
     """
     import fsspec.core
 
-    uri, hashed = claim_uri(reference), hashlib.sha256()
+    uri, hashed = large_value_uri(reference), hashlib.sha256()
     try:
         files, path = fsspec.core.url_to_fs(uri)
         with files.open(path, "rb") as source:
@@ -262,20 +264,28 @@ def read_claim(reference: str) -> Iterator[bytes]:
                 hashed.update(piece)
                 yield piece
     except FileNotFoundError as error:
-        raise ClaimError(
-            f"the claim {uri} is gone, or its store is not reachable from here",
-            hint="Claims are deleted by the limit DATABUS_SEGMENT_KEEP, never within 7 days; read the value from the "
-            "table, or mount the segment store under the same path.",
+        raise LargeValueError(
+            f"the large value {uri} is gone, or its store is not reachable from here",
+            hint="Large values are deleted by the limit DATABUS_SEGMENT_KEEP, never within 7 days; read the value from "
+            "the table, or mount the segment store under the same path.",
             code="claim_missing",
         ) from error
     except OSError as error:
-        raise SourceUnavailableError(f"the claim {uri} cannot be read: {error}", hint="Check the store.") from error
+        raise SourceUnavailableError(
+            f"the large value {uri} cannot be read: {error}", hint="Check the store."
+        ) from error
     if hashed.hexdigest() != uri.rpartition("/")[2]:
-        raise ClaimError(
-            f"the bytes of the claim {uri} do not match its hash",
+        raise LargeValueError(
+            f"the bytes of the large value {uri} do not match its hash",
             hint="The store has damaged them: read the value from the table.",
             code="claim_damaged",
         )
+
+
+def read_claim(reference: str) -> Iterator[bytes]:
+    """Yield the bytes of a large value: the former name of `read_large_value`, for one version."""
+    warnings.warn("read_claim is now read_large_value", DeprecationWarning, stacklevel=2)
+    return read_large_value(reference)
 
 
 def _copy(data: npt.NDArray[np.uint8], target: BinaryIO) -> None:
@@ -293,8 +303,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _unfinished(claim: KeptLargeValue) -> bool:
-    return claim.path.rpartition("/")[2].startswith(".")
+def _unfinished(value: KeptLargeValue) -> bool:
+    return value.path.rpartition("/")[2].startswith(".")
 
 
 def _written_at(entry: dict[str, Any]) -> float:

@@ -1,1 +1,1 @@
-"""`databus bench`: the benchmarks, by what they measure."""
+"""`databus bench`: benchmarks of the path, of mirrors, and of Airflow."""

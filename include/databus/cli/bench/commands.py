@@ -1,4 +1,4 @@
-"""`databus bench`: the benchmarks, on servers that they start themselves."""
+"""`databus bench`: benchmarks on servers that they start themselves."""
 
 from __future__ import annotations
 

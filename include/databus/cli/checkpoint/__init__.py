@@ -1,1 +1,1 @@
-"""`databus checkpoint`: showing and amending what is committed."""
+"""`databus checkpoint`: shows and amends the committed checkpoint."""

@@ -1,33 +1,37 @@
-"""`databus checkpoint adopt`: go on from what the sinks hold, after ZooKeeper came back from an older copy."""
+"""`databus checkpoint adopt`: resumes from the sinks' markers after ZooKeeper was restored from an older copy."""
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import Annotated
 
 import typer
 
 from databus import __version__
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.options import Dags, Execute, FlowName, Output, opened, operator
 from databus.cli.terminal.output import Format, show_one
 
 
 def adopt(
     flow: FlowName,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the history.")],
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is a preview.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help='Why, kept in the history, e.g. "restored from a backup".')],
+    execute: Execute = False,
     allow_repeats: Annotated[
-        bool, typer.Option("--allow-repeats", help="Also when slots stand apart: some get rows again.")
+        bool,
+        typer.Option(
+            "--allow-repeats", help="Do it also when a sink's slots are at different batches: some get rows again."
+        ),
     ] = False,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Move the checkpoint to where the sinks' markers stand; for a ZooKeeper restored from an older copy."""
+    """Move the checkpoint to the sinks' markers.
+
+    For a ZooKeeper that was restored from an older copy: the sinks hold more than its checkpoint says.
+    """
     from databus.ops.checkpoint import adopt as adoption
     from databus.runtime.context import RunIdentity
 
-    who = RunIdentity(f"{getpass.getuser()}@{socket.gethostname()}", "", __version__)
+    who = RunIdentity(operator(), "", __version__)
     with opened(flow, dags) as (spec, services):
         if execute:
             found = adoption.execute(spec, services, who, reason, allow_repeats=allow_repeats)

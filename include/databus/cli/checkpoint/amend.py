@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.option_groups import grouped
+from databus.cli.terminal.options import Amendment, Change, Dags, FlowName, Output, Shown, opened, operator
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.state.amendments import Action
 from databus.ops.checkpoint import amend as mediation
@@ -16,105 +15,107 @@ from databus.ops.checkpoint import giving_up
 from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history. Needed with --execute.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")]
-Accept = Annotated[bool, typer.Option("--accept", help="Also where a sink would refuse it.")]
 Place = Annotated[
-    str, typer.Argument(help="A time (ISO 8601), gtid:SET, FILE:POS, earliest, latest, or an offset as JSON.")
+    str,
+    typer.Argument(
+        help="Place in the source's log: a time (ISO 8601, UTC without a zone), gtid:SET, FILE:POS, "
+        "offsets:TOPIC:PARTITION:NEXT,…, earliest, latest, or an offset as JSON.",
+        metavar="PLACE",
+        show_default=False,
+    ),
 ]
 
 
-def operator() -> str:
-    """Return who sits at this terminal."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def rewind(  # noqa: PLR0913, PLR0917 - one parameter per option
+@grouped
+def rewind(
     flow: FlowName,
+    change: Amendment,
+    shown: Shown,
     place: Place = "",
-    batches: Annotated[int, typer.Option("--batches", "-n", help="So many committed batches back.", min=0)] = 0,
-    reason: Reason = "",
-    execute: Execute = False,
-    accept: Accept = False,
-    dags: Dags = None,
-    output: Output = Format.TABLE,
+    batches: Annotated[
+        int, typer.Option("--batches", "-n", help="Committed batches to go back, instead of PLACE; 0 for none.", min=0)
+    ] = 0,
 ) -> None:
-    """Go back: what was moved since is moved again."""
-    _move(flow, ("rewind", Target(place, batches)), (reason, execute, accept), dags, output)
+    """Move the checkpoint back: later rows are sent again."""
+    _move(flow, ("rewind", Target(place, batches)), change, shown)
 
 
+@grouped
 def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
+    change: Amendment,
+    shown: Shown,
     place: Place = "",
-    past_gap: Annotated[bool, typer.Option("--past-gap", help="Behind what the source's server deleted.")] = False,
+    past_gap: Annotated[
+        bool, typer.Option("--past-gap", help="Instead of PLACE: past what the source's server deleted.")
+    ] = False,
     new_log: Annotated[
         bool,
         typer.Option(
-            "--new-log", help="Onto the log that replaced the flow's (RESET MASTER): its beginning, or PLACE."
+            "--new-log", help="Onto the log that replaced the flow's (RESET MASTER): its beginning, or PLACE in it."
         ),
     ] = False,
     sink: Annotated[
         str,
-        typer.Option("--sink", help="Only a sink that is behind, to PLACE or, without one, to where the flow stands."),
+        typer.Option(
+            "--sink",
+            help="Name of a lagging sink: only it moves, to PLACE or, without one, to the flow's checkpoint.",
+            show_default=False,
+        ),
     ] = "",
-    reason: Reason = "",
-    execute: Execute = False,
-    accept: Accept = False,
-    dags: Dags = None,
-    output: Output = Format.TABLE,
 ) -> None:
-    """Go forward: what lies between is never moved, and named as a gap."""
+    """Move the checkpoint forward: the range between becomes a gap."""
     if sink:
         target = Target(place, past_gap=past_gap, new_log=new_log) if place or past_gap or new_log else None
-        _give_up(flow, sink, target, (reason, execute, accept), (dags, output))
+        _give_up(flow, sink, target, change, shown)
         return
-    _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), (reason, execute, accept), dags, output)
+    _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), change, shown)
 
 
-def restore(  # noqa: PLR0913, PLR0917 - one parameter per option
+@grouped
+def restore(
     flow: FlowName,
-    entry: Annotated[int, typer.Argument(help="Number of a history entry.", min=1)],
-    reason: Reason = "",
-    execute: Execute = False,
-    accept: Accept = False,
-    dags: Dags = None,
-    output: Output = Format.TABLE,
+    change: Amendment,
+    shown: Shown,
+    entry: Annotated[
+        int, typer.Argument(help="Number of a history entry (`checkpoint history`), e.g. 12.", min=1, metavar="ENTRY")
+    ],
 ) -> None:
-    """Go to where a history entry left the flow."""
-    _move(flow, ("restore", Target(entry=entry)), (reason, execute, accept), dags, output)
+    """Move the checkpoint to where a history entry left it."""
+    _move(flow, ("restore", Target(entry=entry)), change, shown)
 
 
-def pause(
-    flow: FlowName, reason: Reason = "", execute: Execute = False, dags: Dags = None, output: Output = Format.TABLE
-) -> None:
-    """Stop the flow: a running window ends after its batch, runs after it end at once."""
-    with opened(flow, dags) as (spec, services):
-        if not execute:
+@grouped
+def pause(flow: FlowName, change: Change, shown: Shown) -> None:
+    """Pause the flow: its window ends after the batch in flight."""
+    with opened(flow, shown.dags) as (spec, services):
+        if not change.execute:
             standing = services.store.paused(flow)
             then = "a running window ends after its batch, runs after it are skipped until `resume`"
-            show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, output)
+            show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, shown.output)
             nothing_done()
             return
-        made = mediation.pause(spec, services, mediation.Attribution(operator(), reason, what="a pause"))
-    show_one({"flow": flow, "paused": str(made)}, output)
+        made = mediation.pause(spec, services, mediation.Attribution(operator(), change.reason, what="a pause"))
+    show_one({"flow": flow, "paused": str(made)}, shown.output)
 
 
-def resume(
-    flow: FlowName, reason: Reason = "", execute: Execute = False, dags: Dags = None, output: Output = Format.TABLE
-) -> None:
-    """End a pause."""
-    with opened(flow, dags) as (spec, services):
-        if not execute:
+@grouped
+def resume(flow: FlowName, change: Change, shown: Shown) -> None:
+    """Resume a paused flow."""
+    with opened(flow, shown.dags) as (spec, services):
+        if not change.execute:
             standing = services.store.paused(flow)
-            show_one({"flow": flow, "paused": str(standing) if standing else None}, output)
+            show_one({"flow": flow, "paused": str(standing) if standing else None}, shown.output)
             nothing_done()
             return
-        former = mediation.resume(spec, services, mediation.Attribution(operator(), reason, what="the end of a pause"))
-    show_one({"flow": flow, "was": str(former) if former else "not paused"}, output)
+        former = mediation.resume(
+            spec, services, mediation.Attribution(operator(), change.reason, what="the end of a pause")
+        )
+    show_one({"flow": flow, "was": str(former) if former else "not paused"}, shown.output)
 
 
 def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """List the ranges of the source's log that the flow never moved, and what was decided about them."""
+    """List ranges of the log that the flow never moved, and why."""
     with opened(flow, dags) as (_, services):
         found = services.store.gaps(flow)
     if output is not Format.TABLE:
@@ -130,33 +131,30 @@ def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     show_rows(rows, ("n", "from", "to", "cause", "decision", "who", "why", "at"), output, empty="no gaps")
 
 
-def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool], dags: Any, output: Format) -> None:
-    (action, target), (reason, execute, accept) = wanted, said
-    with opened(flow, dags, places={"PLACE": target.place}) as (spec, services):
-        if not execute:
-            _show(mediation.preview(spec, services, action, target), output, done=False)
+def _move(flow: str, wanted: tuple[Action, Target], change: Amendment, shown: Shown) -> None:
+    action, target = wanted
+    with opened(flow, shown.dags, places={"PLACE": target.place}) as (spec, services):
+        if not change.execute:
+            _show(mediation.preview(spec, services, action, target), shown.output, done=False)
             nothing_done()
             return
-        who = mediation.Attribution(operator(), reason, accept)
+        who = mediation.Attribution(operator(), change.reason, change.accept)
         move, _ = mediation.execute(spec, services, action, target, who)
-        _show(move, output, done=True)
+        _show(move, shown.output, done=True)
 
 
-def _give_up(
-    flow: str, sink: str, target: Target | None, said: tuple[str, bool, bool], how: tuple[Any, Format]
-) -> None:
-    (reason, execute, accept), (dags, output) = said, how
-    with opened(flow, dags, places={"PLACE": target.place if target else ""}) as (spec, services):
-        if execute:
-            who = mediation.Attribution(operator(), reason, accept)
+def _give_up(flow: str, sink: str, target: Target | None, change: Amendment, shown: Shown) -> None:
+    with opened(flow, shown.dags, places={"PLACE": target.place if target else ""}) as (spec, services):
+        if change.execute:
+            who = mediation.Attribution(operator(), change.reason, change.accept)
             found = giving_up.execute(spec, services, sink, target, who)
         else:
             found = giving_up.preview(spec, services, sink, target)
-        facts = {**found.to_json(), "done": execute}
-        if output is Format.TABLE:
+        facts = {**found.to_json(), "done": change.execute}
+        if shown.output is Format.TABLE:
             del facts["to_offset"]
-        show_one(facts, output)
-        if not execute:
+        show_one(facts, shown.output)
+        if not change.execute:
             nothing_done()
 
 
@@ -172,11 +170,5 @@ def _show(move: CheckpointMove, output: Format, *, done: bool) -> None:
 
 
 def nothing_done() -> None:
-    """Say on stderr that this was a preview."""
+    """Print on stderr that this was a preview."""
     ERR.print("Nothing was changed. Add --reason and --execute to do it.", style="dim")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to `databus checkpoint`."""
-    for command in (pause, resume, rewind, skip, restore):
-        app.command()(command)

@@ -1,4 +1,4 @@
-"""`databus checkpoint`: what is committed, and how it came to be."""
+"""`databus checkpoint`: the committed checkpoint and its history."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from databus.cli.terminal.output import Format, show_one, show_rows
 from databus.core.positions.gaps import OPEN
 from databus.ops.checkpoint import show as checkpoints
 
-app = typer.Typer(help="Look at a flow's checkpoint, and change it knowingly.", no_args_is_help=True)
-app.command("adopt")(adopt.adopt)
-app.command("accept")(accept.accept)
-amending.add_to(app)
+app = typer.Typer(help="Show, pause, rewind, skip or restore a flow's checkpoint.", no_args_is_help=True)
 
 
 @app.command()
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """Show the committed checkpoint and the plan in flight."""
+    """Show the committed checkpoint, the batch in flight, lagging sinks."""
     with opened(flow, dags, records=False) as (spec, services):
         view = checkpoints.show(spec, services)
     if view.checkpoint is None:
@@ -57,11 +54,11 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
 @app.command()
 def history(
     flow: FlowName,
-    last: Annotated[int, typer.Option("--last", "-n", help="How many entries.", min=1)] = 20,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of entries.", min=1)] = 20,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the newest commits and amendments, newest first."""
+    """List commits and amendments, newest first."""
     with opened(flow, dags, records=False) as (spec, services):
         entries = checkpoints.history(spec, services, last)
     if output is not Format.TABLE:
@@ -85,3 +82,15 @@ def history(
     show_rows(
         rows, ("n", "at", "action", "who", "why", "from", "to", "batch", "epoch", "rows"), output, empty="no history"
     )
+
+
+for _command in (
+    amending.pause,
+    amending.resume,
+    amending.rewind,
+    amending.skip,
+    amending.restore,
+    accept.accept,
+    adopt.adopt,
+):
+    app.command()(_command)

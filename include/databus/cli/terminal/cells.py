@@ -29,7 +29,7 @@ _WORD = re.compile(r"(?:`[^`]*`|\S)+")
 """A word of advice; a command in backticks is one, with the dot or comma behind it."""
 
 
-def told(value: Any, name: str = "") -> str:
+def printed(value: Any, name: str = "") -> str:
     """Return a value on one line, as a field of that name shows it; "-" for none."""
     value = in_words(value, name)
     if value is None or (isinstance(value, list | tuple | dict | str) and not value):
@@ -41,14 +41,14 @@ def told(value: Any, name: str = "") -> str:
     return _scalar(value, naming=name in _NAMING or name.endswith("_id"))
 
 
-def told_lines(value: Any, name: str = "") -> list[str]:
+def printed_lines(value: Any, name: str = "") -> list[str]:
     """Return a value on as many lines as it has parts."""
     value = in_words(value, name)
     if isinstance(value, Mapping) and value:
-        return [f"{key}: {told(each, name if name in FIELDS else str(key))}" for key, each in value.items()]
+        return [f"{key}: {printed(each, name if name in FIELDS else str(key))}" for key, each in value.items()]
     if isinstance(value, list | tuple) and value:
-        return [told(each, name) for each in value]
-    return (value if isinstance(value, str) and value else told(value, name)).splitlines()
+        return [printed(each, name) for each in value]
+    return (value if isinstance(value, str) and value else printed(value, name)).splitlines()
 
 
 def _scalar(value: Any, *, naming: bool) -> str:
@@ -66,7 +66,7 @@ def _named(key: str, value: Any, name: str) -> str:
 
 
 def _inner(value: Any, name: str) -> str:
-    text = told(value, name)
+    text = printed(value, name)
     return f"({text})" if isinstance(value, list | tuple | dict) and value else text
 
 

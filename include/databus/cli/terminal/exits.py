@@ -1,4 +1,4 @@
-"""Exit codes: one mapping of the error tree to what a script sees."""
+"""Exit codes, and the mapping of the error tree to them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ from databus.core.trace import TraceQueryError
 OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD = range(8)
 
 MEANINGS = (
-    "Exit codes: 0 all is well; 1 an error, or what was looked at is not well; 2 a wrong option, file or definition; "
-    "3 somebody else holds it, or it has moved meanwhile; 4 a server is not to be reached, or a sink is behind; "
-    "5 a check that must hold is violated; 6 a flow is further behind than --fail-over; "
-    "7 rows were moved, and some were held back, refused by a sink or lost to a gap."
+    "Exit codes:",
+    "0  all is well",
+    "1  error, or what was looked at is not well",
+    "2  wrong option, file or definition",
+    "3  conflict: another run holds the lease, or the checkpoint has moved",
+    "4  a server cannot be reached, or a sink is behind",
+    "5  a check that must hold is violated",
+    "6  lag of a flow exceeds --fail-over",
+    "7  rows were moved; some are in quarantine, refused by a sink or lost to a gap",
 )
+"""Lines of help, one for each code."""
 
 _CODES: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((LeaseBusyError, StaleEpochError, CheckpointConflictError), CONFLICT),
@@ -36,7 +42,7 @@ def exit_code_of_rows(*, missing: int, behind: int = 0) -> int:
     """Return the exit code of a command that moved rows and met no error.
 
     Args:
-        missing: rows held back by checks or refused by sinks, and gaps passed over: HELD, whatever else.
+        missing: rows in quarantine by checks or refused by sinks, and gaps passed over: HELD, whatever else.
         behind: sinks that stand behind the others, and get the rest by themselves once they answer: UNREACHABLE.
     """
     return HELD if missing else UNREACHABLE if behind else OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from databus.cli.terminal.output import stdout_for_data
+from databus.cli.terminal.renamed import old_verb
 
 
 class LazyCommands(TyperGroup):
@@ -18,13 +20,19 @@ class LazyCommands(TyperGroup):
     places: ClassVar[dict[str, str]] = {}
     """Command → "module:attribute" of a function or of a `typer.Typer` with commands of its own."""
 
+    panels: ClassVar[dict[str, str]] = {}
+    """Command → title of the part of help that lists it."""
+
+    renamed: ClassVar[dict[str, str]] = {}
+    """Old verb of a function → its new one; help does not list it."""
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Return the names in the order in which help shows them."""
         return list(self.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Return a command, imported now; None when there is none of that name."""
-        if cmd_name not in self.places:
+        if cmd_name not in self.places and cmd_name not in self.renamed:
             # Whoever asks looks next for names that are like it.
             for name in self.places:
                 self._load(name)
@@ -33,22 +41,31 @@ class LazyCommands(TyperGroup):
 
     def _load(self, name: str) -> Any:
         if name not in self.commands:
-            module, _, attribute = self.places[name].partition(":")
+            new = self.renamed.get(name, name)
+            module, _, attribute = self.places[new].partition(":")
             found = getattr(import_module(module), attribute)
             around = typer.Typer(add_completion=False)
+            panel = self.panels.get(new)
             if isinstance(found, typer.Typer):
-                around.add_typer(found, name=name)
+                around.add_typer(found, name=name, rich_help_panel=panel)
+            elif new == name:
+                around.command(name, rich_help_panel=panel)(found)
             else:
-                around.command(name)(found)
-            self.commands[name] = _data_only(get_group(around).commands[name])
+                around.command(name, hidden=True)(old_verb(name, new, found))
+            self.commands[name] = _prepared(get_group(around).commands[name])
         return self.commands[name]
 
 
-def _data_only(command: Any) -> Any:
-    """Return the command, or the group with all that is below it, with stdout kept for what it prints as data."""
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")
+"""The end of a line inside a paragraph: help is cut anew to the terminal's width."""
+
+
+def _prepared(command: Any) -> Any:
+    """Return the command or group with stdout reserved for its data, and its help in paragraphs of one line."""
+    command.help = _LINE_END.sub(" ", command.help) if command.help else None
     if isinstance(command, TyperGroup):
         for below in command.commands.values():
-            _data_only(below)
+            _prepared(below)
     elif command.callback is not None:
         command.callback = stdout_for_data()(command.callback)
     return command

@@ -1,12 +1,15 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share, each defined once."""
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,15 +24,70 @@ if TYPE_CHECKING:
     from databus.ops.flows.discovery import BrokenFile
     from databus.runtime.context import Services
 
-FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="FLOW")]
+FlowName = Annotated[str, typer.Argument(help="Name of the flow, e.g. orders_to_kafka.", metavar="FLOW")]
+OptionalFlow = Annotated[
+    str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="all flows of the DAG folder")
+]
 Dags = Annotated[
     Path | None, typer.Option("--dags", help="Folder of the DAG files.", envvar="DATABUS_DAGS", show_default="./dags")
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="Format of what is printed: a table for people, else for programs.")
+]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Do it; without it, only a preview is printed and nothing changes.")
+]
+Reason = Annotated[
+    str,
+    typer.Option(
+        "--reason", help='Why it is done, kept in the history; needed with --execute, e.g. "bad deploy of 3 May".'
+    ),
+]
+Accept = Annotated[
+    bool, typer.Option("--accept", help="Do it also where a sink would refuse it, or its markers have expired.")
+]
+Spark = Annotated[
+    str, typer.Option("--spark", help="Spark master, or address of a Spark Connect server, e.g. sc://spark:15002.")
+]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Option group of a command on a flow: its DAG folder, and the output format."""
+
+    dags: Dags = None
+    output: Output = Format.TABLE
+
+
+@dataclass(frozen=True)
+class Change:
+    """Option group of a command that changes a flow's state: a preview, until --execute."""
+
+    reason: Reason = ""
+    execute: Execute = False
+
+
+@dataclass(frozen=True)
+class Amendment(Change):
+    """Option group of a change that a sink may refuse."""
+
+    accept: Accept = False
+
+
+def operator() -> str:
+    """Return the operator as user@host."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def spark_session(address: str) -> Any:
+    """Return a Spark session at an address: sc://… through Spark Connect, else a Spark master."""
+    from databus.runtime.spark.session import classic_session, connect_session
+
+    return connect_session(address, f"cli/{os.getpid()}") if address.startswith("sc://") else classic_session(address)
 
 
 def connection_source() -> ConnectionSource:
-    """Return where the command line finds connections: a file, AIRFLOW_CONN_ variables, then a running sandbox."""
+    """Return the connections of the command line: a file, AIRFLOW_CONN_ variables, then a running sandbox."""
     from databus.connections.chain import ChainedConnections
     from databus.connections.environment import EnvironmentConnections
     from databus.connections.file import FileConnections
@@ -42,7 +100,7 @@ def connection_source() -> ConnectionSource:
 
 
 class _SandboxConnections:
-    """Connections to a running sandbox, which is looked at when nothing else knows the id."""
+    """Connections to a running sandbox, asked for ids that nothing else knows."""
 
     def get(self, conn_id: str) -> Connection:
         """Return the connection to a server of the sandbox; raises ConnectionMissingError."""
@@ -73,7 +131,7 @@ def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
 
 
 def tell_causes(errors: Mapping[str, DatabusError]) -> int:
-    """Say on stderr, cause by cause, why flows could not be looked at; return the exit code, OK for none.
+    """Print on stderr, cause by cause, why flows could not be read; return the exit code, OK for none.
 
     Args:
         errors: flow name → what stood in the way.

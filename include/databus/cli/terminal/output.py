@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from databus.cli.terminal.cells import advised, longest, told, told_lines, widths, wrapped
+from databus.cli.terminal.cells import advised, longest, printed, printed_lines, widths, wrapped
 
 
 class Format(enum.StrEnum):
@@ -39,7 +39,7 @@ def stdout() -> TextIO:
 
 @contextmanager
 def stdout_for_data() -> Iterator[None]:
-    """Keep stdout for data: what others print or log there goes to stderr, also that of programs started meanwhile.
+    """Reserve stdout for data: other prints and logs go to stderr, also those of programs started meanwhile.
 
     DAG files print what they like, and Airflow logs to stdout once it is imported.
     """
@@ -98,7 +98,7 @@ def show_rows(
         ERR.print(empty, style="dim")
         return
     console = ERR if to_stderr else OUT
-    texts = [[told(record.get(column), column) for column in columns] for record in records]
+    texts = [[printed(record.get(column), column) for column in columns] for record in records]
     titles = [column.replace("_", " ") for column in columns]
     needed = [_needed(title, [row[at] for row in texts]) for at, title in enumerate(titles)]
     room = console.width - 2 * (len(columns) - 1)  # what stands between columns
@@ -142,13 +142,13 @@ def _print_lines(console: Console, record: Mapping[str, Any]) -> None:
     for name, value in record.items():
         said = name.replace("_", " ")
         room = max(console.width - indent - 1, _NARROW)
-        for line in (cut for part in told_lines(value, name) for cut in wrapped(part, room)):
+        for line in (cut for part in printed_lines(value, name) for cut in wrapped(part, room)):
             console.print(Text(f"{said:<{indent}} ", style="bold") + _styled(line, line), soft_wrap=True)
             said = ""
 
 
 def print_advice(text: str) -> None:
-    """Print what a person can do, on stderr; the commands in it are on lines of their own length, to be copied."""
+    """Print a hint on stderr; each command in it stands on one line, to be copied."""
     for line in advised(text, max(ERR.width - 2, _NARROW)):
         ERR.print(f"  {line}", markup=False, soft_wrap=True)
 

@@ -45,6 +45,7 @@ from databus.core.errors.sink import (
 from databus.core.errors.source import (
     ClaimError,
     DecodeError,
+    LargeValueError,
     OffsetInvalidError,
     OffsetPurgedError,
     PreparedTransactionMissingError,
@@ -79,6 +80,7 @@ __all__ = [
     "DatabusError",
     "DecodeError",
     "FlowPausedError",
+    "LargeValueError",
     "LeaseBusyError",
     "MarkerDivergedError",
     "MarkersAheadError",

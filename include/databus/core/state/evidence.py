@@ -1,4 +1,4 @@
-"""What the ledger claims of a sink, and what the sink itself shows for it."""
+"""Evidence of a sink: what the ledger says it holds, and what the sink itself shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AcceptedOutput:
 
 
 @dataclass(frozen=True)
-class CommittedState:
+class LedgerEvidence:
     """What checkpoint and history say of one sink.
 
     Attributes:
@@ -65,12 +65,16 @@ class Evidence:
     problems: tuple[str, ...] = ()
 
 
+SinkClaim = LedgerEvidence
+"""Former name, for one version."""
+
+
 @runtime_checkable
 class EvidentSink(Protocol):
     """A sink that can show what it holds of the committed batches."""
 
-    def evidence(self, claim: CommittedState) -> Evidence:
-        """Compare what the sink holds with a claim; changes nothing.
+    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+        """Compare what the sink holds with what the ledger says; changes nothing.
 
         Raises:
             SinkUnavailableError: it does not answer.

@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from databus.rows.former_columns import as_printed
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch of `ROW_COLUMNS` as plain JSON values, images and keys opened."""
+    """Yield the rows of a batch of `ROW_COLUMNS` as plain JSON values, images and keys opened, as they are printed."""
     from pyspark.sql.types import VariantVal
 
     for row in batch.to_pylist():
@@ -20,7 +22,7 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
             if row[image] is not None:
                 row[image] = VariantVal(row[image]["value"], row[image]["metadata"]).toPython()
         row["key"] = json.loads(row["key"]) if row["key"] is not None else None
-        yield row
+        yield as_printed(row)
 
 
 def printable(row: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ def _connection(connections: ConnectionSource, conn_id: str, wanted: str) -> Fin
         found = connections.get(conn_id)
     except DatabusError as error:
         return Finding.of(subject, error)
-    if found.conn_type not in wanted.split("|"):
+    if wanted and found.conn_type not in wanted.split("|"):
         return Finding(
             subject,
             Level.ERROR,

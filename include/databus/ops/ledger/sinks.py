@@ -10,7 +10,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.evidence import AcceptedOutput, CommittedState, Evidence, EvidentSink
+from databus.core.state.evidence import AcceptedOutput, Evidence, EvidentSink, LedgerEvidence
 from databus.core.state.plan import Plan
 from databus.ops.ledger.show import LedgerState
 from databus.runtime.context import Services
@@ -49,7 +49,7 @@ def sinks_evidence(
             looked_at, problems = _own_chain(state, own, checkpoint if name in behind else None)
             told.append(looked_at)
         try:
-            shown = _shown(flow, services, spec, _claim(flow, state, name, own, (checkpoint, plan)))
+            shown = _shown(flow, services, spec, _ledger_evidence(flow, state, name, own, (checkpoint, plan)))
         except (SinkUnavailableError, SinkBackpressureError) as error:
             if name not in behind:
                 raise
@@ -61,9 +61,9 @@ def sinks_evidence(
     return found
 
 
-def _claim(
+def _ledger_evidence(
     flow: Flow, state: LedgerState, sink: str, own: Sequence[HistoryEntry], standing: tuple[Checkpoint, Plan | None]
-) -> CommittedState:
+) -> LedgerEvidence:
     """Return what entries say of a sink: the flow's, and between them those of the times when it was behind."""
     commits = [entry for entry in (*state.entries, *own) if entry.action == "commit"]
     # A sink's own batches are numbered above all that went before: by number they lie where they were written. Of what
@@ -75,7 +75,7 @@ def _claim(
     checkpoint, plan = standing
     accepted = _accepted((*state.entries, *own), sink)
     begins = {place: e.merged.batch for place, (e, _) in enumerate(told) if e.merged}
-    return CommittedState(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
+    return LedgerEvidence(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
 
 
 def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedOutput]:
@@ -87,11 +87,11 @@ def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedO
     return found
 
 
-def _shown(flow: Flow, services: Services, spec: SinkSpec, claim: CommittedState) -> Evidence:
+def _shown(flow: Flow, services: Services, spec: SinkSpec, ledger: LedgerEvidence) -> Evidence:
     sink = spec.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:
         if isinstance(sink, EvidentSink):
-            return sink.evidence(claim)
+            return sink.evidence(ledger)
     finally:
         sink.close()
     return Evidence(f"sink {spec.sink_name}", (f"a sink of kind {spec.kind} shows nothing",))

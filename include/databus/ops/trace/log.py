@@ -16,7 +16,7 @@ from databus.runtime.beside.look import look
 MOST_ROWS = 1_000
 """Of one transaction; of a larger one the first are told."""
 
-_COLUMNS = ("op", "database", "table", "key", "file", "position", "gtid", "ordinal", "event_id", "ts_ms")
+_COLUMNS = ("op", "database", "table", "key", "log", "place", "transaction", "ordinal", "event_id", "ts_ms")
 
 
 def rows_of_log(
@@ -72,9 +72,9 @@ def _change(row: dict[str, Any]) -> Change:
     key = row["key"]
     return Change(
         event_id=row["event_id"],
-        gtid=row["gtid"] or "",
-        file=row["file"],
-        position=row["position"],
+        gtid=row["transaction"] or "",
+        file=row["log"],
+        position=row["place"],
         ordinal=row["ordinal"],
         op=row["op"],
         table=f"{row['database']}.{row['table']}",

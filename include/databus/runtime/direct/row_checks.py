@@ -83,7 +83,7 @@ def holding(flow: Flow) -> int:
 def held_rows(flow: Flow, rows: pa.RecordBatch) -> list[RejectedRow]:
     """Return rows of the direct lane as the quarantine keeps them."""
     names = [check.check_name for check in row_checks(flow)]
-    wanted = ("event_id", "database", "table", "key", MARKS, "file", "position", "op", "before", "after")
+    wanted = ("event_id", "database", "table", "key", MARKS, "log", "place", "op", "before", "after")
     return [
         RejectedRow(
             event_id,

@@ -15,6 +15,7 @@ from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
+from databus.rows.former_columns import former_columns_named
 from databus.runtime.direct.gc_pause import collector_at_rest
 from databus.runtime.direct.read_ahead import overlapped
 from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
@@ -90,7 +91,8 @@ class DirectTask:
         for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
             taken = counter.take(rows)
             if taken.num_rows:
-                encoded = self.encoder.encode(taken, slot)
+                with former_columns_named(f"sink {self.flow.sinks[self.mine].sink_name}"):
+                    encoded = self.encoder.encode(taken, slot)
                 if encoded.num_rows:
                     counter.give(encoded)
                     yield encoded
@@ -108,8 +110,8 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for rows in batches:
         if not rows.num_rows:
             continue
-        position, ordinal, part = (np.asarray(rows[name]).astype(np.int64) for name in ("position", "ordinal", "part"))
-        file = rows["file"][0].as_py()
+        position, ordinal, part = (np.asarray(rows[name]).astype(np.int64) for name in ("place", "ordinal", "part"))
+        file = rows["log"][0].as_py()
         first = (len(file), file, int(position[0]), int(ordinal[0]), int(part[0]))
         rising = (np.diff(position) > 0) | (
             (np.diff(position) == 0) & ((np.diff(ordinal) > 0) | ((np.diff(ordinal) == 0) & (np.diff(part) > 0)))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.positions.offsets import BinlogOffset
-from databus.core.state.evidence import CommittedState, Evidence
+from databus.core.state.evidence import Evidence, LedgerEvidence
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.tally import EMPTIED
 from databus.sinks.elasticsearch.versions import versioning
@@ -23,8 +23,8 @@ _NEWEST = 100
 """Documents looked at per index: those written last."""
 
 
-def evidence(client: OpenSearch, sink: str, place: str, claim: CommittedState) -> Evidence:
-    """Compare the indices of a sink with a claim.
+def evidence(client: OpenSearch, sink: str, place: str, ledger: LedgerEvidence) -> Evidence:
+    """Compare the indices of a sink with what the ledger says.
 
     Raises:
         SinkUnavailableError: no answer.
@@ -32,11 +32,11 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: CommittedState) -
     """
     from opensearchpy.exceptions import NotFoundError, OpenSearchException
 
-    at, plan = claim.checkpoint, claim.plan
+    at, plan = ledger.checkpoint, ledger.plan
     places = (plan.range.end if plan else at.offset, at.replay_until, at.closed_until, plan and plan.closed_until)
     stands = [place for place in places if isinstance(place, BinlogOffset)]
     problems: list[str] = []
-    expected = _documents(claim)
+    expected = _documents(ledger)
     for index, documents in sorted(expected.items()):
         try:
             client.indices.refresh(index=index)
@@ -46,7 +46,7 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: CommittedState) -
                 params={"_source": "false"},
             )
         except NotFoundError:
-            problems.append(f"index {index} is gone, batches up to {claim.checkpoint.batch} wrote to it")
+            problems.append(f"index {index} is gone, batches up to {ledger.checkpoint.batch} wrote to it")
             continue
         except OpenSearchException as error:
             raise translated(error, place) from error
@@ -55,13 +55,13 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: CommittedState) -
     return Evidence(f"sink {sink}", (looked_at,), tuple(problems))
 
 
-def _documents(claim: CommittedState) -> dict[str, int]:
+def _documents(ledger: LedgerEvidence) -> dict[str, int]:
     """Return index → documents that creations and deletions leave at least, by the receipts.
 
     A statement that empties a table begins anew: what an attempt that was repeated took away stands in no receipt.
     """
     totals: Counter[str] = Counter()
-    for _, receipt in claim.receipts:
+    for _, receipt in ledger.receipts:
         for index, facts in dict(receipt.get("outputs") or {}).items():
             if index:
                 if facts.get(EMPTIED):

@@ -14,7 +14,7 @@ from databus.core.findings import Finding
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import CommittedState, Evidence
+from databus.core.state.evidence import Evidence, LedgerEvidence
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.key_forms import key_forms
 from databus.core.tables.schemas import TableSchema
@@ -127,9 +127,9 @@ class ElasticsearchSink:
         """Return False: there are no markers, writing any part of a plan again is harmless."""
         return False
 
-    def evidence(self, claim: CommittedState) -> Evidence:
-        """Compare the indices with what the ledger claims, as far as they can show it."""
-        return evidence(self._client(), self.spec.sink_name, where(self._connection), claim)
+    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+        """Compare the indices with what the ledger says, as far as they can show it."""
+        return evidence(self._client(), self.spec.sink_name, where(self._connection), ledger)
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""
@@ -155,7 +155,7 @@ class ElasticsearchSink:
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame with `slot`, `document` (after-image and flags as JSON) and what the writer needs.
 
-        Ids and versions are made by the writer, from `key`, `file` and `position`, of the rows that it sends.
+        Ids and versions are made by the writer, from `key`, `log` and `place`, of the rows that it sends.
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 

@@ -48,8 +48,8 @@ _COLUMNS = (
     "table",
     "route",
     "key",
-    "file",
-    "position",
+    "log",
+    "place",
     "op",
     "document",
     "absent",
@@ -273,7 +273,7 @@ def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflict
 
 def _place(table: str, batch: pa.RecordBatch, number: int) -> str:
     """Return what messages call a row: its table, event id and place, and nothing of its key."""
-    event_id, file, position = (batch.column(name)[number].as_py() for name in ("event_id", "file", "position"))
+    event_id, file, position = (batch.column(name)[number].as_py() for name in ("event_id", "log", "place"))
     return f"row {event_id} of {table} at {file}:{position}"
 
 

@@ -11,7 +11,7 @@ from databus.sinks import envelope
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import DDL_TABLE, ILLEGAL, template_parts
 
-_AS_READ = ("event_id", "ts_ms", "database", "table", "file", "position", "ordinal", "part")
+_AS_READ = ("event_id", "ts_ms", "database", "table", "log", "place", "ordinal", "part")
 
 COLUMNS = ("topic", "partition", "slot", "key", "value", "tombstone", *_AS_READ)
 """Columns of the encoded rows: topic string, partition int (NULL for a topic outside the plan), slot int, key and value

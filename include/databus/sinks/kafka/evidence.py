@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from databus.core.state.evidence import CommittedState
+from databus.core.state.evidence import LedgerEvidence
 from databus.core.state.plan import Plan
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import Marker
@@ -16,34 +16,34 @@ from databus.sinks.kafka.markers import Marker
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 
 
-def marker_problems(claim: CommittedState, sink: str, markers: Sequence[Marker | None]) -> list[str]:
+def marker_problems(ledger: LedgerEvidence, sink: str, markers: Sequence[Marker | None]) -> list[str]:
     """Return a line for each slot whose marker is not what the checkpoint says."""
-    committed = claim.checkpoint.slots.get(sink, ())
+    committed = ledger.checkpoint.slots.get(sink, ())
     problems = []
     for slot, batch in enumerate(committed):
         marker = markers[slot] if slot < len(markers) else None
         if marker is None and batch < max(committed):
             continue  # it took no part in the last batch: the number of slots was lowered, and its marker may expire
-        problem = _marker_problem(claim, batch, marker)
+        problem = _marker_problem(ledger, batch, marker)
         if problem:
             problems.append(f"slot {slot}: {problem}")
     return problems
 
 
-def _marker_problem(claim: CommittedState, batch: int, marker: Marker | None) -> str:
+def _marker_problem(ledger: LedgerEvidence, batch: int, marker: Marker | None) -> str:
     problem = ""
     if marker is None:
         if batch:
             problem = f"no marker, batch {batch} is committed: the marker expired, or the cluster is another"
     elif marker.batch == batch:
-        wanted = claim.hashes.get(batch, marker.hash)
+        wanted = ledger.hashes.get(batch, marker.hash)
         if marker.state == "written" and marker.hash != wanted:
             problem = f"the marker is {marker}, batch {batch} is committed with plan {wanted}"
         elif marker.state == "written" and not marker.last:
             problem = f"the marker is {marker}, the whole of batch {batch} is committed"
     elif marker.batch < batch:
         problem = f"the marker is behind: {marker}, batch {batch} is committed"
-    elif marker.state != "abandoned" and not _in_flight(claim, marker):
+    elif marker.state != "abandoned" and not _in_flight(ledger, marker):
         problem = (
             f"the marker is ahead: {marker}, only batch {batch} is committed: "
             "ZooKeeper was restored from an older copy, or something else wrote"
@@ -51,11 +51,11 @@ def _marker_problem(claim: CommittedState, batch: int, marker: Marker | None) ->
     return problem
 
 
-def _in_flight(claim: CommittedState, marker: Marker) -> bool:
-    return claim.plan is not None and (marker.batch, marker.hash) == (claim.plan.batch, claim.plan.hash)
+def _in_flight(ledger: LedgerEvidence, marker: Marker) -> bool:
+    return ledger.plan is not None and (marker.batch, marker.hash) == (ledger.plan.batch, ledger.plan.hash)
 
 
-def output_problems(claim: CommittedState, ends: Mapping[str, int | None]) -> list[str]:
+def output_problems(ledger: LedgerEvidence, ends: Mapping[str, int | None]) -> list[str]:
     """Return a line for each batch whose records cannot lie in the topics as its receipts say.
 
     What went to a topic that was deleted, as a person has accepted, is not looked for. Of a batch that was in flight
@@ -63,13 +63,13 @@ def output_problems(claim: CommittedState, ends: Mapping[str, int | None]) -> li
     them, so that it is seen when more are missing than it has chunks in the partition.
 
     Args:
-        claim: the ledger's claim.
+        ledger: what it says of the sink.
         ends: "topic[partition]" → its end (high watermark), None for one that is not there.
     """
     problems: list[str] = []
     last: dict[str, tuple[int, int]] = {}
-    for begin, batch, output, facts in _told(claim):
-        if "first_offset" not in facts or not _is_there(claim, begin, output):
+    for begin, batch, output, facts in _told(ledger):
+        if "first_offset" not in facts or not _is_there(ledger, begin, output):
             continue
         first, final, records = facts["first_offset"], facts["last_offset"], facts["records"]
         if records > final - first + 1:
@@ -78,8 +78,8 @@ def output_problems(claim: CommittedState, ends: Mapping[str, int | None]) -> li
         if before is not None and first <= before[1]:
             problems.append(f"batch {batch}: {output} begins at {first}, batch {before[0]} ended at {before[1]}")
         last[output] = (batch, final)
-    for output, records in sorted(_sent_since(claim).items()):
-        end, batch = ends.get(output), claim.accepted[_topic(output)].upto
+    for output, records in sorted(_sent_since(ledger).items()):
+        end, batch = ends.get(output), ledger.accepted[_topic(output)].upto
         wrote = f"batch {batch} wrote {records} records there since it was accepted"
         if end is None:
             problems.append(f"{output} is gone, {wrote}")
@@ -94,20 +94,20 @@ def output_problems(claim: CommittedState, ends: Mapping[str, int | None]) -> li
     return problems
 
 
-def outputs_of(claim: CommittedState) -> list[str]:
+def outputs_of(ledger: LedgerEvidence) -> list[str]:
     """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
-    there = {output for begin, _, output, _ in _told(claim) if _is_there(claim, begin, output)}
-    return sorted(there | _sent_since(claim).keys())
+    there = {output for begin, _, output, _ in _told(ledger) if _is_there(ledger, begin, output)}
+    return sorted(there | _sent_since(ledger).keys())
 
 
-def accepted_notes(claim: CommittedState) -> list[str]:
+def accepted_notes(ledger: LedgerEvidence) -> list[str]:
     """Return a line for each topic of which receipts are not compared, since it was accepted as another."""
-    skipped = {_topic(output) for begin, _, output, _ in _told(claim) if not _is_there(claim, begin, output)}
-    since = {_topic(output) for output in _sent_since(claim)}
+    skipped = {_topic(output) for begin, _, output, _ in _told(ledger) if not _is_there(ledger, begin, output)}
+    since = {_topic(output) for output in _sent_since(ledger)}
     return [
-        f"{topic} was accepted as another topic at {claim.accepted[topic].at.isoformat(timespec='seconds')}: "
-        f"what batches up to {claim.accepted[topic].upto} wrote there is not looked for"
-        + (f", but for what batch {claim.accepted[topic].upto} wrote since" if topic in since else "")
+        f"{topic} was accepted as another topic at {ledger.accepted[topic].at.isoformat(timespec='seconds')}: "
+        f"what batches up to {ledger.accepted[topic].upto} wrote there is not looked for"
+        + (f", but for what batch {ledger.accepted[topic].upto} wrote since" if topic in since else "")
         for topic in sorted(skipped)
     ]
 
@@ -125,38 +125,38 @@ def written_of(plan: Plan, markers: Sequence[Marker | None]) -> dict[str, int] |
     return found
 
 
-def _sent_since(claim: CommittedState) -> dict[str, int]:
+def _sent_since(ledger: LedgerEvidence) -> dict[str, int]:
     """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another.
 
     Such a batch is merged with none. A part may end with its number though: where a sink that fell behind took the
     batch along, the flow's own part ends there without that sink, and tells what it wrote before.
     """
     found: dict[str, int] = {}
-    for begin, batch, output, facts in _told(claim):
-        accepted = claim.accepted.get(_topic(output))
+    for begin, batch, output, facts in _told(ledger):
+        accepted = ledger.accepted.get(_topic(output))
         if accepted is not None and accepted.written is not None and begin == accepted.upto == batch:
             found[output] = found.get(output, -accepted.written.get(output, 0)) + facts["records"]
     return {output: records for output, records in found.items() if records > 0}
 
 
-def _told(claim: CommittedState) -> Iterator[tuple[int, int, str, Mapping[str, Any]]]:
+def _told(ledger: LedgerEvidence) -> Iterator[tuple[int, int, str, Mapping[str, Any]]]:
     """Yield first and last batch, "topic[partition]" and facts of all receipts, in their order."""
-    for place, (batch, receipt) in enumerate(claim.receipts):
+    for place, (batch, receipt) in enumerate(ledger.receipts):
         for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
             if _OUTPUT.fullmatch(output):
-                yield claim.begins.get(place, batch), batch, output, facts
+                yield ledger.begins.get(place, batch), batch, output, facts
 
 
 def _topic(output: str) -> str:
     return output.rpartition("[")[0]
 
 
-def _is_there(claim: CommittedState, begin: int, output: str) -> bool:
+def _is_there(ledger: LedgerEvidence, begin: int, output: str) -> bool:
     """Tell whether batches from one on wrote to the topic that is there now, as far as people have said.
 
     Of several that were merged the first one tells: the sink wrote all of them before a topic was accepted, or behind.
     """
-    accepted = claim.accepted.get(_topic(output))
+    accepted = ledger.accepted.get(_topic(output))
     return accepted is None or begin > accepted.upto
 
 

@@ -19,7 +19,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import CommittedState, Evidence
+from databus.core.state.evidence import Evidence, LedgerEvidence
 from databus.core.state.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import SlotMark
@@ -186,20 +186,20 @@ class KafkaSink:
             self._markers = self.key.consumer(self.settings, self._seen)
         return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
 
-    def evidence(self, claim: CommittedState) -> Evidence:
-        """Compare markers and the topics' ends with what the ledger claims."""
+    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+        """Compare markers and the topics' ends with what the ledger says."""
         name, partitions = self.spec.sink_name, self.topics.partitions()
-        slots = len(claim.checkpoint.slots.get(name, ()))
+        slots = len(ledger.checkpoint.slots.get(name, ()))
         markers = self.markers(slots) if slots and MARKER_TOPIC in partitions else []
-        outputs = evidence.outputs_of(claim)
+        outputs = evidence.outputs_of(ledger)
         with closing(self.key.consumer(self.settings, self._seen)) as consumer:
             ends = evidence.ends_of(consumer, self.settings, partitions, outputs, self._seen)
         problems = [
-            *evidence.marker_problems(claim, name, markers),
-            *evidence.output_problems(claim, ends),
+            *evidence.marker_problems(ledger, name, markers),
+            *evidence.output_problems(ledger, ends),
         ]
-        looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
-        return Evidence(f"sink {name}", (looked_at, *evidence.accepted_notes(claim)), tuple(problems))
+        looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(ledger.receipts)} receipts"
+        return Evidence(f"sink {name}", (looked_at, *evidence.accepted_notes(ledger)), tuple(problems))
 
     def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         """Return what each of the first `slots` slots holds, None where there is no marker."""

@@ -182,7 +182,7 @@ class MessageTally:
                     key=None if row["key"] is None else row["key"].decode(),
                     cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self.limit(row['topic'])}",
                     stage=self.sink,
-                    position=f"{row['file']}:{row['position']}",
+                    position=f"{row['log']}:{row['place']}",
                     payload=(row["value"] or b"").decode(),
                 )
             )

@@ -69,7 +69,7 @@ def _pairs(message: Message) -> Iterable[tuple[str, str | bytes | None]]:
 
 
 def _content(message: Message) -> str:
-    """Return a hash of what a mirror keeps: key, value (a claimed one by its hash) and headers but its own marks."""
+    """Return a hash of what a mirror keeps: key, value (a large one by its hash) and headers but its own marks."""
     marks = {name: text_of(value) for name, value in _pairs(message) if name == CLAIM}
     value = message.value()
     held = marks.get(CLAIM) or (None if value is None else hashlib.sha256(value).hexdigest())

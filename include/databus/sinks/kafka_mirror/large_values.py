@@ -1,4 +1,4 @@
-"""The claim check of a mirror: the value of a record that is too large goes to the segment store.
+"""Large values of a mirror: the value of a message that is too large goes to the segment store.
 
 Key, timestamp, partition, place in the order and headers stay. In the value's place stands the reference (see
 `databus.binlog.segments.large_values`), and the header `databus.claim` with the hash of the bytes tells that it does.
@@ -17,11 +17,11 @@ from databus.kafka.headers import CLAIM
 from databus.rows.raw_records import Header, RawRecords
 
 REFERENCE_BYTES = 2_000
-"""Upper bound of what a claimed record holds in its value's place, with the header."""
+"""Upper bound of what a message holds in its value's place, with the header."""
 
 
-def claimed(batch: RawRecords, rows: Iterable[int], root: str) -> RawRecords:
-    """Return the records with the values of these rows claimed; they are on disk then.
+def with_references(batch: RawRecords, rows: Iterable[int], root: str) -> RawRecords:
+    """Return the records with references for the values of these rows; the values are on disk then.
 
     Args:
         batch: records of one partition.

@@ -17,7 +17,7 @@ from databus.core.errors.sink import RecordRejectedError
 from databus.core.positions.offset_map import UNKNOWN
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, MessageTally
-from databus.sinks.kafka_mirror.large_values import REFERENCE_BYTES, claimed
+from databus.sinks.kafka_mirror.large_values import REFERENCE_BYTES, with_references
 
 if TYPE_CHECKING:
     from databus.rows.columns import Ints
@@ -65,15 +65,15 @@ class MirrorTally(MessageTally):
     """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
     Attributes:
-        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" claims
-            their values and rejects only what is too large without them.
-        claims: the segment store that values are claimed in.
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" moves
+            their values out and rejects only what is too large without them.
+        value_store: the segment store that large values go to.
         shared: whether others write to the target's topics, too.
-        claimed: source partition → offsets of the records whose values were claimed.
+        claimed: source partition → offsets of the records whose values were moved out.
     """
 
     too_large: str = "quarantine"
-    claims: str = ""
+    value_store: str = ""
     shared: bool = False
     claimed: dict[str, list[int]] = field(default_factory=dict)
     pieces: dict[str, list[ProducedRecords]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class MirrorTally(MessageTally):
         if not _all_fit(batch, limit):
             sizes = _sizes(batch)
             if self.too_large == "claim" and max(sizes) > limit:
-                batch = self._claim(batch, sizes, limit)
+                batch = self._moved_out(batch, sizes, limit)
                 sizes = _sizes(batch)
             for row in (row for row, size in enumerate(sizes) if size > limit):
                 self.rejected.append(self._rejection(batch, row, sizes[row], limit))
@@ -141,8 +141,8 @@ class MirrorTally(MessageTally):
                     facts["unsure"] = unsure
         return found
 
-    def _claim(self, batch: RawRecords, sizes: Sequence[int], limit: int) -> RawRecords:
-        """Claim what would fit with a reference for its value; what would not stays as it is, to be rejected whole."""
+    def _moved_out(self, batch: RawRecords, sizes: Sequence[int], limit: int) -> RawRecords:
+        """Move out each value whose record fits without it; what would not stays as it is, to be rejected whole."""
         rows = [
             row
             for row, size in enumerate(sizes)
@@ -155,7 +155,7 @@ class MirrorTally(MessageTally):
                 "%s: values of %d records, at %s, are over the %d bytes that topic %s takes: they go to the segment "
                 "store", batch.log, len(found), ", ".join(map(str, found[:20])), limit, batch.topic,
             )  # fmt: skip
-        return claimed(batch, rows, self.claims)
+        return with_references(batch, rows, self.value_store)
 
     def _rejection(self, batch: RawRecords, row: int, size: int, limit: int) -> RejectedRow:
         position = f"{batch.log}:{batch.offsets[row]}"

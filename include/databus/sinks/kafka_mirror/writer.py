@@ -28,17 +28,19 @@ class MirrorSlotWriter(KafkaSlotWriter):
     Attributes:
         origin: site to name in the header `databus.origin`; "" adds none.
         too_large: see `MirrorTopics`.
-        claims: the segment store.
+        value_store: the segment store.
     """
 
     origin: str = ""
     too_large: str = "quarantine"
-    claims: str = ""
+    value_store: str = ""
 
     def tally(self) -> MessageTally:
         """Return a tally that keeps the offset map."""
         shared = bool(self.origin)
-        return MirrorTally(self.sink, self.limits, too_large=self.too_large, claims=self.claims, shared=shared)
+        return MirrorTally(
+            self.sink, self.limits, too_large=self.too_large, value_store=self.value_store, shared=shared
+        )
 
     def produce(self, session: Producing, batch: RawRecords, tally: MessageTally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""

@@ -87,7 +87,7 @@ def batches(
 
 
 def log_name(topic: str, partition: int) -> str:
-    """Return the name of a partition's log, as rows carry it in `file`."""
+    """Return the name of a partition's log, as rows carry it in `log`."""
     return f"{topic}[{partition}]"
 
 

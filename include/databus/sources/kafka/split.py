@@ -83,4 +83,4 @@ def _in_order(pieces: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pieces
         return
     merged = pa.Table.from_batches(pieces)
-    yield from merged.take(pa.compute.sort_indices(merged["position"])).combine_chunks().to_batches()
+    yield from merged.take(pa.compute.sort_indices(merged["place"])).combine_chunks().to_batches()

@@ -77,7 +77,7 @@ class MockSplit(SplitRows):
                 yield pieces[0]
             elif pieces:
                 merged = pa.Table.from_batches(pieces)
-                order = np.lexsort([merged[c].to_numpy() for c in ("part", "ordinal", "position")])
+                order = np.lexsort([merged[c].to_numpy() for c in ("part", "ordinal", "place")])
                 yield from merged.take(pa.array(order)).combine_chunks().to_batches()
 
 

@@ -98,7 +98,7 @@ class PlannedRanges:
         ]
 
     def discard(self, plan: SourcePlan) -> None:
-        """Delete a range's segments; kept segments and claims over the limit, too."""
+        """Delete a range's segments; kept segments and large values over the limit, too."""
         self._log.stores.segments(self._log.server.binlog(plan.range.end).server).delete(plan.range)
         self._log.relay.prune()
 

@@ -16,7 +16,7 @@ from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.sources.mysql.row_filters import AnyRowFilter
-from databus.sources.mysql.segments.large_value_rules import CLAIM_OVER_BYTES, MOST_BYTES
+from databus.sources.mysql.segments.large_value_rules import LARGE_VALUE_OVER_BYTES, MOST_BYTES
 
 if TYPE_CHECKING:
     from databus.core.protocols.source import Source
@@ -78,7 +78,7 @@ class MysqlBinlog(SourceSpec):
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom_s: int = Field(6 * 3600, ge=0)
-    claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
+    claim_over_bytes: int = Field(default=LARGE_VALUE_OVER_BYTES, ge=1024, le=MOST_BYTES)
     on_missing_table: OnMissingTable = "fail"
     on_partition_ddl: OnPartitionDdl = "event"
 

@@ -30,7 +30,7 @@ from databus.sources.mysql.server import MysqlServer, ServerLogFile
 
 log = logging.getLogger(__name__)
 
-_CLAIMS_EVERY_S = 3600.0
+_VALUES_EVERY_S = 3600.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TABLES = TableCapture(("re:",))
 
@@ -52,7 +52,7 @@ class SegmentRelay:
         self._limit = KeepLimit.parse(settings.segment_keep)
         self._known: KeptSegments | None = None
         self._gtids: bool | None = None
-        self._claims_pruned = -_CLAIMS_EVERY_S
+        self._values_pruned = -_VALUES_EVERY_S
 
     def shares(self, start: BinlogOffset) -> bool:
         """Whether what is read from a place on is kept for others."""
@@ -94,13 +94,13 @@ class SegmentRelay:
     def prune(self) -> None:
         """Delete what is over the limit; a failure is logged, and the next batch tries again.
 
-        Claims are looked at once an hour: each takes a look at its file.
+        Large values are looked at once an hour: each takes a look at its file.
         """
-        if self._limit and time.monotonic() - self._claims_pruned > _CLAIMS_EVERY_S:
-            self._claims_pruned = time.monotonic()
+        if self._limit and time.monotonic() - self._values_pruned > _VALUES_EVERY_S:
+            self._values_pruned = time.monotonic()
             try:
-                for claim in LargeValueStore(self._root).prune(self._limit):
-                    log.info("claim %s is no longer kept", claim.path)
+                for value in LargeValueStore(self._root).prune(self._limit):
+                    log.info("large value %s is no longer kept", value.path)
             except DatabusError as error:
                 log.warning("%s", error)
         if self._on():

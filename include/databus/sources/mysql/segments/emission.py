@@ -16,7 +16,7 @@ from databus.rows.slices import sliced
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.large_values import RowLargeValues
 
-_ORDER = ("position", "ordinal", "part")
+_ORDER = ("place", "ordinal", "part")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CLAIM_OVER_BYTES = 15 << 20
+LARGE_VALUE_OVER_BYTES = 15 << 20
 """Default limit of a row image: under the 16 MiB of a VARIANT, with room for what surrounds its values."""
 
 MOST_BYTES = (16 << 20) - (256 << 10)
@@ -21,4 +21,4 @@ class LargeValueRules:
     """
 
     root: str
-    over_bytes: int = CLAIM_OVER_BYTES
+    over_bytes: int = LARGE_VALUE_OVER_BYTES

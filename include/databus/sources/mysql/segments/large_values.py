@@ -26,7 +26,7 @@ class RowLargeValues:
     def applied(self, batch: TableBatch) -> TableBatch:
         """Return a batch none of whose row images holds more than the limit, key columns apart.
 
-        What is claimed is a `LargeValueReference` among the exceptions. Images that no change names are not looked at.
+        A value that is moved out is a `LargeValueReference` among the exceptions. Images that no change names are left.
 
         Raises:
             SegmentStoreFullError: there is no room for a value; nothing of its row has gone anywhere.
@@ -64,7 +64,7 @@ class RowLargeValues:
     def _take_out(
         self, batch: TableBatch, named: npt.NDArray[np.bool_], exceptions: Exceptions
     ) -> dict[int, list[int]]:
-        """Claim values, the largest first, until each image fits; returns column → rows that are taken out."""
+        """Move values out, the largest first, until each image fits; returns column → rows that are taken out."""
         key = set(batch.schema.primary_key)
         columns = {c: a for c, a in _variable(batch).items() if batch.schema.columns[c].name not in key}
         sizes = np.zeros((len(columns), batch.images.num_rows), np.int64)

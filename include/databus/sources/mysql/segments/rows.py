@@ -35,7 +35,7 @@ def segment_rows(
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
     counted = _CountedChanges(segment)
-    claims = RowLargeValues(split.claims) if split.claims is not None else None
+    claims = RowLargeValues(split.large_values) if split.large_values is not None else None
     emission = Emission(split.server, form, counted.add, split.filters, claims, split.prefix)
     if split.decoder == "library":
         from databus.sources.mysql.segments.library_decoder import LibraryEvents
@@ -64,7 +64,7 @@ def _numba_rows(
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
     definitions = _definitions(segment, split)
-    most = None if split.claims is None else split.claims.over_bytes
+    most = None if split.large_values is None else split.large_values.over_bytes
     if len(data) > _WHOLE_BYTES or plain_bytes(data) > _WHOLE_BYTES:
         for piece in decode_pieces(
             data,

@@ -7,8 +7,8 @@ from databus.airflow import mirror_dag
 
 mirror = Mirror(
     name="mirror_east_to_west",
-    source="kafka_east",
-    target="kafka_west",
+    source_conn_id="kafka_east",
+    target_conn_id="kafka_west",
     topics=("cdc.*",),
     two_way="mirror_west_to_east",
 )

@@ -51,7 +51,44 @@ if TYPE_CHECKING:
 
 _OWN = {"Batching": "databus.core.batching", "Flow": "databus.core.flow"}
 
-__all__ = ["Batching", "Flow", "__version__"]
+__all__ = [
+    "AcceptedValues",
+    "AlertWhen",
+    "Batching",
+    "Console",
+    "Decodable",
+    "DropColumns",
+    "Elasticsearch",
+    "Email",
+    "Expectations",
+    "Filter",
+    "Flow",
+    "Freshness",
+    "Hash",
+    "HashPartition",
+    "InRange",
+    "Kafka",
+    "KafkaTopics",
+    "Mask",
+    "Memory",
+    "Mirror",
+    "MirrorTopics",
+    "Mock",
+    "ModuloPartition",
+    "MysqlBinlog",
+    "Noop",
+    "NotNull",
+    "Notifier",
+    "Project",
+    "RangePartition",
+    "RenameColumns",
+    "Route",
+    "Schema",
+    "Volume",
+    "Webhook",
+    "__version__",
+]
+"""All public names; a test holds them equal to the registry's and to the imports above."""
 
 
 def __getattr__(name: str) -> Any:
@@ -65,6 +102,13 @@ def __getattr__(name: str) -> Any:
     from databus.registry import load_public
 
     return load_public(name)
+
+
+def __dir__() -> list[str]:
+    """Return all names, those of other packages' kinds too."""
+    from databus.registry import public_names
+
+    return sorted({*globals(), *__all__, *public_names()})
 
 
 def _version() -> str:

@@ -121,14 +121,14 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
     """
 
     def build(group: str, item: Mapping[str, Any]) -> Any:
-        return spec_class(group, item["kind"])(**options_of(item))
+        return spec_class(group, item["kind"]).from_stored(options_of(item))
 
     values = dict(data)
     values["source"] = build("sources", data["source"])
     for group in ("transforms", "checks", "sinks", "alerts"):
         values[group] = tuple(build(group, item) for item in data.get(group, ()))
-    values["batching"] = Batching(**data.get("batching", {}))
-    return Flow(**values)
+    values["batching"] = Batching.from_stored(data.get("batching", {}))
+    return Flow.from_stored(values)
 
 
 def _load(target: str) -> type[Spec]:

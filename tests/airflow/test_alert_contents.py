@@ -93,7 +93,7 @@ def told(book: MemoryBook, flow: str, observations: Iterable[Observation], known
 
 
 def everything(book: MemoryBook) -> dict[str, Alert]:
-    seen = judge(ILL, AlertWhen(run_minutes=10))
+    seen = judge(ILL, AlertWhen(run_time=timedelta(minutes=10)))
     placed = [_placed(event, ILL, lambda run_id: MOVED.get(run_id, "")) for event in events()]
     health = AirflowHealth.observation("scheduler", "is unhealthy")
     return {**told(book, "orders", [*seen, *placed]), **told(book, "", [health])}

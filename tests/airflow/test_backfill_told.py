@@ -25,7 +25,7 @@ PLAIN = Flow(
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)),
     sinks=(Kafka(conn_id="kafka_east", topic="cdc.orders"),),
 )
-FLOW = PLAIN.model_copy(update={"alerts": (AlertWhen(run_minutes=3), Webhook(conn_id="ops"))})
+FLOW = PLAIN.model_copy(update={"alerts": (AlertWhen(run_time=timedelta(minutes=3)), Webhook(conn_id="ops"))})
 DAY = datetime(2026, 11, 21, tzinfo=UTC)
 FORM = {"from": None, "to": None, "mode": "missing", "suffix": ".replay", "into_live": False, "name": ""}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -20,7 +21,10 @@ from databus.observe.alerts.rules import Observation
 from databus.ops.health import alerts
 
 FLOW = Flow(
-    name="orders", source=Mock(rows=1), sinks=(Noop(),), alerts=(AlertWhen(run_minutes=3), Webhook(conn_id="slack_ops"))
+    name="orders",
+    source=Mock(rows=1),
+    sinks=(Noop(),),
+    alerts=(AlertWhen(run_time=timedelta(minutes=3)), Webhook(conn_id="slack_ops")),
 )
 STATES: dict[str, tuple[str | None, str | None, str | None]] = {
     "queued_yet": (None, None, None),

@@ -22,7 +22,9 @@ PLAIN = Flow(
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)),
     sinks=(Kafka(conn_id="kafka_east", topic="cdc.orders"),),
 )
-FLOW = PLAIN.model_copy(update={"alerts": (AlertWhen(run_minutes=3), Webhook(conn_id="slack_ops", shape="slack"))})
+FLOW = PLAIN.model_copy(
+    update={"alerts": (AlertWhen(run_time=timedelta(minutes=3)), Webhook(conn_id="slack_ops", shape="slack"))}
+)
 
 
 def kinds(task: Any, which: str) -> list[tuple[Any, ...]]:
@@ -52,7 +54,7 @@ def test_a_run_in_one_task_judges_what_three_would() -> None:
 
 
 def test_a_flow_without_channels_has_none() -> None:
-    for flow in (PLAIN, PLAIN.model_copy(update={"alerts": (AlertWhen(run_minutes=3),)})):
+    for flow in (PLAIN, PLAIN.model_copy(update={"alerts": (AlertWhen(run_time=timedelta(minutes=3)),)})):
         dag = flow_dag(flow)
         assert not dag.deadline
         assert not any(task.on_failure_callback for task in dag.tasks)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
+from airflow.sdk import (
+    Asset,
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+    DeltaDataIntervalTimetable,
+)
+from airflow.sdk.definitions.timetables.simple import ContinuousTimetable
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.events import EventsTimetable
+from dateutil.relativedelta import relativedelta
 
-from databus import Flow, Kafka, MysqlBinlog
-from databus.airflow import flow_dag
+from databus import Flow, Kafka, Mirror, MysqlBinlog
+from databus.airflow import flow_dag, mirror_dag
 from databus.airflow.operators.single_task_run import WholeRunOperator
 from databus.airflow.operators.submit import SubmitTransferOperator
 from databus.airflow.operators.transfer import TransferOperator
+from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.airflow.timetable import staggered
 from databus.core.errors import ConfigError
 from databus.core.flow import Mode
@@ -37,6 +47,80 @@ def test_tasks_schedule_and_description() -> None:
 def test_a_window_outlasts_the_interval(seconds: int, window_s: float) -> None:
     dag = flow_dag(FLOW, every=timedelta(seconds=seconds))
     assert dag.task_dict["transfer"].window_s == window_s
+
+
+@pytest.mark.parametrize("schedule", [timedelta(minutes=2), None])
+def test_schedule_and_every_are_one_option(schedule: timedelta | None) -> None:
+    with pytest.raises(ConfigError, match=r"test_flow_dag.py:\d+: flow_dag: every=.* and schedule=.* are given"):
+        flow_dag(FLOW, every=timedelta(minutes=2), schedule=schedule)
+    minutes = timedelta(minutes=2)
+    assert flow_dag(FLOW, schedule=minutes).timetable == flow_dag(FLOW, every=minutes).timetable
+    assert flow_dag(FLOW).timetable == flow_dag(FLOW, every=timedelta(minutes=1)).timetable
+
+
+@pytest.mark.parametrize(
+    ("schedule", "between"),
+    [
+        ("@hourly", timedelta(hours=1)),
+        ("* * * * *", timedelta(minutes=1)),
+        ("*/20 * * * *", timedelta(minutes=20)),
+        ("0 9 * * 1-5", timedelta(days=3)),  # over the weekend
+        ("*/5 9-17 * * 1-5", timedelta(days=2, hours=15, minutes=5)),
+        ("@monthly", timedelta(days=31)),
+        ("@quarterly", timedelta(days=92)),
+        ("@yearly", timedelta(days=365)),
+        ("0 0 L * *", timedelta(days=31)),
+        ("0 6 1,11 * *", timedelta(days=21)),
+        (relativedelta(months=1), timedelta(days=31)),
+        (CronTriggerTimetable("0 6 * * *", timezone="UTC"), timedelta(days=1)),
+        (CronDataIntervalTimetable("@hourly", timezone="UTC"), timedelta(hours=1)),
+        (DeltaDataIntervalTimetable(timedelta(minutes=7)), timedelta(minutes=7)),
+        (EventsTimetable([datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 5)]), timedelta(days=3)),
+        ("@once", timedelta(minutes=1)),
+        (None, timedelta(minutes=1)),
+        ([Asset("told")], timedelta(minutes=1)),
+    ],
+)
+def test_a_window_lasts_until_the_next_run_of_any_schedule(schedule: Any, between: timedelta) -> None:
+    dag = flow_dag(FLOW, schedule=schedule)
+    assert dag.task_dict["transfer"].window_s == (between + timedelta(seconds=20)).total_seconds()
+    assert DagSerialization.to_dict(dag)["dag"]["timetable"]
+    assert flow_dag(FLOW, schedule=schedule, window=timedelta(minutes=5)).task_dict["transfer"].window_s == 320
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ("@continuous", "starts no run beside a running one"),
+        (ContinuousTimetable(), "starts no run beside a running one"),
+        ("0 25 * * *", "is no cron expression"),
+        ("often", "is no cron expression"),
+        ("*/2 * * * * *", "is shorter than the 5 seconds"),
+        (timedelta(seconds=1), "is shorter than the 5 seconds"),
+        (60, "is no schedule"),
+        ([], "is no schedule"),
+    ],
+)
+def test_a_schedule_that_windows_cannot_follow_is_refused(schedule: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"test_flow_dag.py:\d+: .*schedule=.*{says}"):
+        flow_dag(FLOW, schedule=schedule)
+
+
+def test_a_mirror_takes_the_same_schedules() -> None:
+    mirror = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t")
+    assert mirror_dag(mirror, schedule="@hourly").task_dict["transfer"].window_s == 3620
+    with pytest.raises(ConfigError, match=r"test_flow_dag.py:\d+: .* are given"):
+        mirror_dag(mirror, schedule="@hourly", every=timedelta(hours=1))
+
+
+def test_operators_and_sensors_accept_former_names() -> None:
+    with pytest.warns(DeprecationWarning, match=r"TransferOperator: window_s is now window=timedelta\(seconds=50\)"):
+        assert TransferOperator(task_id="t", flow=FLOW, window_s=50).window_s == 50
+    with pytest.warns(DeprecationWarning, match=r"ChangesSensor: poll_s is now poll=timedelta\(seconds=2\)"):
+        assert ChangesSensor(task_id="t", flow=FLOW, poll_s=2).poll_s == 2
+    with pytest.warns(DeprecationWarning, match="LagSensor: max_seconds is now max_lag"):
+        assert LagSensor(task_id="t", flow=FLOW, max_seconds=None).max_seconds is None
+    assert LagSensor(task_id="t", flow=FLOW, max_lag=timedelta(minutes=2), poll=timedelta(seconds=1)).max_seconds == 120
 
 
 def test_a_live_window_waits_for_a_late_successor_which_waits_for_no_audit() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +56,7 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def operator(**options: Any) -> SubmitTransferOperator:
-    return SubmitTransferOperator(task_id="transfer", flow=FLOW, window_s=50, **options)
+    return SubmitTransferOperator(task_id="transfer", flow=FLOW, window=timedelta(seconds=50), **options)
 
 
 def test_secrets_travel_in_the_environment_only(spark_submit: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_sensor_ends_with_the_first_change_also_while_a_run_moves(monkeypatch:
 
 
 def test_lag_within_its_bound_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    sensor = LagSensor(task_id="lag", flow=FLOW, max_seconds=2)
+    sensor = LagSensor(task_id="lag", flow=FLOW, max_lag=timedelta(seconds=2))
     (told,) = fired(sensor.trigger(), [place("a:4", 5), place("a:7", 2), place("a:9", 0)], monkeypatch)
     assert sensor.met({}, told)["committed"] == "a:7"
 

@@ -170,7 +170,9 @@ dags = {name: flow_dag(flow=flow(name)) for name in ("first", "second")}
 again = flow_dag(named, dag_id="once_more")
 changed = flow("changed")
 taken = flow_dag(changed.model_copy(update={"description": "as it runs"}))
-mirror = mirror_dag(mirror=Mirror(name="copied", source="kafka_east", target="kafka_west", topics=("cdc.*",)))
+mirror = mirror_dag(
+    mirror=Mirror(name="copied", source_conn_id="kafka_east", target_conn_id="kafka_west", topics=("cdc.*",))
+)
 """
 
 

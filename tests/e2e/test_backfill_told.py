@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -32,7 +33,7 @@ FLOW = Flow(
     name=NAME,
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="latest"),
     sinks=(Kafka(conn_id="kafka_east", topic=NAME),),
-    alerts=(AlertWhen(run_minutes=0.02), Webhook(conn_id="backfill_hook")),
+    alerts=(AlertWhen(run_time=timedelta(seconds=1.2)), Webhook(conn_id="backfill_hook")),
 )
 FILE = f"""
 from airflow.providers.standard.operators.empty import EmptyOperator

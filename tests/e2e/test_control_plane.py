@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -31,9 +32,11 @@ TOLD = Flow(
     name="e2e_told",
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="latest"),
     sinks=(Kafka(conn_id="kafka_east", topic="e2e_told"),),
-    batching=Batching(max_seconds=1),
+    batching=Batching(max_wait=timedelta(seconds=1)),
 )
 HEAD = f"""
+from datetime import timedelta
+
 from airflow.sdk import DAG, Asset, AssetWatcher
 from airflow.providers.standard.operators.empty import EmptyOperator
 from databus.airflow.assets import output_asset
@@ -48,8 +51,8 @@ again = {{"retries": 3, "retry_delay": 1}}  # on a busy machine Airflow gives a 
 FILES = {
     "e2e_waiting": """
 with DAG("e2e_waiting", schedule=None, default_args=again):
-    changes = ChangesSensor(task_id="changes", flow=told, poll_s=0.5)
-    lag = LagSensor(task_id="lag", flow=told, max_bytes=0, poll_s=0.5)
+    changes = ChangesSensor(task_id="changes", flow=told, poll=timedelta(seconds=0.5))
+    lag = LagSensor(task_id="lag", flow=told, max_bytes=0, poll=timedelta(seconds=0.5))
     changes >> lag >> AuditOperator(task_id="audit", flow=told)
 """,
     "e2e_audited": """
@@ -61,7 +64,7 @@ with DAG("e2e_downstream", schedule=[output_asset("kafka_east", "e2e_told")]):
     EmptyOperator(task_id="went")
 """,
     "e2e_woken": """
-watcher = AssetWatcher(name="changes of e2e_told", trigger=ChangesTrigger(told, poll_s=0.5))
+watcher = AssetWatcher(name="changes of e2e_told", trigger=ChangesTrigger(told, poll=timedelta(seconds=0.5)))
 with DAG("e2e_woken", schedule=[Asset("e2e_told_changes", watchers=[watcher])]):
     EmptyOperator(task_id="woke")
 """,
@@ -76,7 +79,7 @@ flow = Flow(
     name="e2e_failing",
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="earliest"),
     sinks=(Kafka(conn_id="kafka_east", topic="e2e_failing", **{sink!r}),),
-    alerts=(AlertWhen(run_minutes=0.02), Webhook(conn_id="alert_hook")),
+    alerts=(AlertWhen(run_time=timedelta(seconds=1.2)), Webhook(conn_id="alert_hook")),
 )
 dag = flow_dag(
     flow, schedule=None, spark_conn_id="no_such_spark",

@@ -25,20 +25,22 @@ from databus import Mirror
 from databus.airflow import mirror_dag
 
 mirror = Mirror(
-    name="{FLOW}", source="kafka_east", target="kafka_west", topics=("{FLOW}.*",),
+    name="{FLOW}", source_conn_id="kafka_east", target_conn_id="kafka_west", topics=("{FLOW}.*",),
     exclude_topics=("*.private",),
 )
 dag = mirror_dag(mirror, every=timedelta(seconds=10), is_paused_upon_creation=True)
 '''
 WAITING = """
+from datetime import timedelta
+
 from airflow.sdk import DAG
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.registry import flow_from_json
 
 told = flow_from_json({flow!r})
 with DAG({name!r}, schedule=None, default_args={{"retries": 3, "retry_delay": 1}}):
-    changes = ChangesSensor(task_id="changes", flow=told, poll_s=0.5)
-    changes >> LagSensor(task_id="lag", flow=told, max_bytes=0, poll_s=0.5)
+    changes = ChangesSensor(task_id="changes", flow=told, poll=timedelta(seconds=0.5))
+    changes >> LagSensor(task_id="lag", flow=told, max_bytes=0, poll=timedelta(seconds=0.5))
 """
 
 
@@ -46,7 +48,11 @@ with DAG({name!r}, schedule=None, default_args={{"retries": 3, "retry_delay": 1}
 def sides(airflow: AirflowWorld) -> Iterator[tuple[Logs, Logs]]:
     (airflow.dags / f"{FLOW}.py").write_text(MIRROR)
     same = Mirror(
-        name=FLOW, source="kafka_east", target="kafka_west", topics=(f"{FLOW}.*",), exclude_topics=("*.private",)
+        name=FLOW,
+        source_conn_id="kafka_east",
+        target_conn_id="kafka_west",
+        topics=(f"{FLOW}.*",),
+        exclude_topics=("*.private",),
     )
     (airflow.dags / f"{WAITS}.py").write_text(WAITING.format(name=WAITS, flow=same.to_json()))
     airflow.knows({FLOW, WAITS})

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Protocol
 
 import psutil
@@ -90,7 +91,16 @@ class Harness:
         flow = Flow(
             name=name,
             source=writer.create(),
-            sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
+            sinks=(
+                Kafka(
+                    conn_id="kafka_east",
+                    topic=name,
+                    partitions=5,
+                    slots=2,
+                    chunk_rows=10,
+                    timeout=timedelta(seconds=20),
+                ),
+            ),
             mode=mode,
         )
         writer.write(60)

@@ -109,7 +109,7 @@ def _warm(command: dict[str, Any]) -> int:
     context = FlowContext(f"{flow.name}_warm", Settings(**command["settings"]))
     source: Any = flow.source.open(EnvironmentConnections(command["connections"]), context)
     try:
-        planned = source.plan(source.start_offset(), Batching(max_rows=60, max_seconds=1))
+        planned = source.plan(source.start_offset(), Batching(max_rows=60, max_wait=timedelta(seconds=1)))
         sinks = {spec.sink_name: SinkPlan(1, (0,), {spec.topic: spec.partitions})}
         plan = Plan("faults", flow.name, 1, planned.range, sinks, "", SystemClock().now())
         takers = (Taker(spec.routes, frozenset("cudr")),)
@@ -231,7 +231,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
         return open_before(client)
 
     KazooClient.start_async = start_async
-    flow = flow_from_json(command["flow"]).model_copy(update={"batching": Batching(**command["batching"])})
+    flow = flow_from_json(command["flow"]).model_copy(update={"batching": Batching.from_stored(command["batching"])})
     settings = Settings(**command["settings"])
     point = Point(in_driver, tell)
     limits = WindowLimits(**command["limits"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from confluent_kafka import Message
@@ -18,7 +19,7 @@ from tests.integration.kafka_world import KafkaWorld, caught_up, facts
 from tests.integration.mirrors import mirror_of
 from tests.integration.shop_flow import Shop
 
-QUICK = Batching(max_rows=40, max_seconds=0.1)
+QUICK = Batching(max_rows=40, max_wait=timedelta(seconds=0.1))
 
 
 def asked(world: KafkaWorld, flows: Sequence[Flow], what: str, **options: Any) -> list[Journey]:
@@ -103,8 +104,8 @@ def mirrored_twice(world: KafkaWorld, envelope: str) -> Copies:
     world.west.write(topic, [{"value": b"before", "partition": p, "headers": [("event_id", b"x")]} for p in (0, 0, 1)])
     there = mirror_of(world, topic, name=f"there_{topic}", batching=QUICK)
     back = mirror_of(
-        world, topic, name=f"back_{topic}", source="kafka_west", target="kafka_east",
-        renames={topic: f"{topic}.again"}, batching=Batching(max_rows=70, max_seconds=0.1),
+        world, topic, name=f"back_{topic}", source_conn_id="kafka_west", target_conn_id="kafka_east",
+        renames={topic: f"{topic}.again"}, batching=Batching(max_rows=70, max_wait=timedelta(seconds=0.1)),
     )  # fmt: skip
     for _ in range(2):
         shop.writer.run(40)
@@ -137,7 +138,9 @@ class Foreign:
 
     def mirror(self, source: str = "kafka_east", target: str = "kafka_west", **options: Any) -> Flow:
         name = f"mirror_{uuid.uuid4().hex[:8]}"
-        self.flows.append(mirror_of(self.world, self.topic, name=name, source=source, target=target, **options))
+        self.flows.append(
+            mirror_of(self.world, self.topic, name=name, source_conn_id=source, target_conn_id=target, **options)
+        )
         return self.flows[-1]
 
     def run(self) -> None:

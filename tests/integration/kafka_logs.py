@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
@@ -94,7 +95,7 @@ class Logs:
         )
 
     def spec(self, **options: Any) -> KafkaTopics:
-        return KafkaTopics(**{"conn_id": "kafka_test", "timeout_s": 20.0, **options})
+        return KafkaTopics(**{"conn_id": "kafka_test", "timeout": timedelta(seconds=20), **options})
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_S

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -37,7 +38,12 @@ class KafkaAdapter(SinkAdapter):
         self.servers = servers
         self.flow = f"flow_{uuid.uuid4().hex[:12]}"
         self.topic = f"test.{self.flow}"
-        self.options: dict[str, Any] = {"topic": self.topic, "tombstones": False, "timeout_s": 20.0, **options}
+        self.options: dict[str, Any] = {
+            "topic": self.topic,
+            "tombstones": False,
+            "timeout": timedelta(seconds=20),
+            **options,
+        }
         self._sinks: list[KafkaSink] = []
 
     def close(self) -> None:
@@ -50,7 +56,7 @@ class KafkaAdapter(SinkAdapter):
         return self._open({"bootstrap.servers": self.servers}, **options)
 
     def make_unreachable_sink(self) -> KafkaSink:
-        return self._open({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=2.0)
+        return self._open({"bootstrap.servers": "127.0.0.1:1"}, timeout=timedelta(seconds=2.0))
 
     def _open(self, extra: dict[str, Any], **options: Any) -> KafkaSink:
         spec = Kafka(conn_id="kafka_test", **{**self.options, **options})

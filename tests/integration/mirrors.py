@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from confluent_kafka.admin import ConfigResource
@@ -17,9 +18,9 @@ def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
     return Mirror(
         **{
-            "name": f"mirror_{uuid.uuid4().hex[:10]}", "source": "kafka_east", "target": "kafka_west",
-            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick,
-            "groups": (), **options,
+            "name": f"mirror_{uuid.uuid4().hex[:10]}", "source_conn_id": "kafka_east", "target_conn_id": "kafka_west",
+            "topics": topics, "batching": Batching(max_rows=200, max_wait=timedelta(seconds=0.3)),
+            "zookeeper_conn_id": quick, "groups": (), **options,
         }
     )  # fmt: skip
 
@@ -32,5 +33,13 @@ def settings(logs: Logs, topic: str) -> dict[str, str]:
 def both_ways(world: KafkaWorld, topic: str, **options: Any) -> tuple[Flow, Flow]:
     names = [f"mirror_{uuid.uuid4().hex[:10]}" for _ in range(2)]
     there = mirror_of(world, topic, name=names[0], two_way=names[1], **options)
-    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east", **options)
+    back = mirror_of(
+        world,
+        topic,
+        name=names[1],
+        two_way=names[0],
+        source_conn_id="kafka_west",
+        target_conn_id="kafka_east",
+        **options,
+    )
     return there, back

@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -185,8 +186,8 @@ class SecuredShop:
                     mapping={"properties": {"customer_id": {"type": "unsigned_long"}}},
                 ),
             ),
-            batching=Batching(max_seconds=0.2),
-            zookeeper=conn_ids.get("zookeeper", "zookeeper_secured"),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
+            zookeeper_conn_id=conn_ids.get("zookeeper", "zookeeper_secured"),
         )
 
     def close(self) -> None:

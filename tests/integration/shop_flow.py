@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Shop:
             transforms=(DropColumns("card_number", tables=("shop.orders",)),),
             checks=(NotNull("email", tables=("shop.customers",)),),
             sinks=(Kafka(conn_id="kafka_east", topic=name, **sink),),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
 
     def dag_file(self, folder: Path) -> Path:

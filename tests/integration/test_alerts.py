@@ -175,7 +175,7 @@ def test_a_mail_server_that_is_away_gets_it_later_and_the_webhook_at_once(told: 
 
 def test_an_event_is_told_although_zookeeper_is_away(told: Told) -> None:
     lost = told.world.override("zookeeper_default", port=1, extra={"connect_timeout_s": 1, "operation_timeout_s": 1})
-    flow = told.flow.model_copy(update={"zookeeper": lost})
+    flow = told.flow.model_copy(update={"zookeeper_conn_id": lost})
     evaluate(
         flow, told.world.connections, [Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer")]
     )

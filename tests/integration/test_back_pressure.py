@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from databus import Batching, Elasticsearch
@@ -31,7 +33,7 @@ def test_batches_follow_the_pace_of_the_sink(world: World) -> None:
             index="back-pressure-{table}",
             mapping={"properties": {"customer_id": {"type": "unsigned_long"}}},
         )
-        batching = Batching(max_rows=160, max_seconds=1, dispatch_seconds=600)
+        batching = Batching(max_rows=160, max_wait=timedelta(seconds=1), dispatch_time=timedelta(seconds=600))
         shop.flow = shop.flow.model_copy(update={"sinks": (sink,), "batching": batching})
         shop.writer.run(80)
         turned_away = world.run(shop.flow, max_batches=1)

@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Moved:
                 conn_id=self.conn_id, tables=(f"{self.name}.t",), start="earliest", on_missing_table="wait"
             ),
             sinks=(index if search else kafka,),
-            batching=Batching(max_rows=max_rows, max_seconds=0.2),
+            batching=Batching(max_rows=max_rows, max_wait=timedelta(seconds=0.2)),
         )
         self.live()
         self.places = [self.place()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ class Bench:
             "name": f"bad_{self.database}",
             "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,)),
             "sinks": (Kafka(conn_id="kafka_east", topic=self.database),),
-            "batching": Batching(max_seconds=0.2),
+            "batching": Batching(max_wait=timedelta(seconds=0.2)),
         }
         return Flow(**{**options, **changes})
 
@@ -136,7 +137,7 @@ def test_kafka_down(bench: Bench) -> None:
     bench.start(flow)
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
     conn_id = bench.world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
-    broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout_s=5),))
+    broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout=timedelta(seconds=5)),))
     assert refused(bench, broken, "sink_unavailable", "broker").retryable
     diagnosed(bench, broken, "sink_unavailable")
     mended(bench, flow, {'{"id":1}', '{"id":2}'})
@@ -144,7 +145,7 @@ def test_kafka_down(bench: Bench) -> None:
 
 def test_zookeeper_down(bench: Bench) -> None:
     conn_id = bench.world.override("zookeeper_default", port=1)
-    broken = bench.flow(zookeeper=conn_id)
+    broken = bench.flow(zookeeper_conn_id=conn_id)
     with pytest.raises(DatabusError) as caught:
         bench.world.run(broken)
     assert caught.value.code == "checkpoint_unavailable"

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -217,7 +217,11 @@ def test_one_dump_serves_several_flows(kept: tuple[Shop, Dumps]) -> None:
     after = shop.begin
     while after.compare(end) is Ordering.BEFORE:
         more, after = read(
-            shop, after, Batching(max_rows=17, max_seconds=1), tables=(f"{shop.name}.a2",), flow="second"
+            shop,
+            after,
+            Batching(max_rows=17, max_wait=timedelta(seconds=1)),
+            tables=(f"{shop.name}.a2",),
+            flow="second",
         )
         got += [r for r in more if r["op"] != "m"]
     assert [{**r, "schema_id": 0} for r in got] == [{**r, "schema_id": 0} for r in wanted]

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(60
 
 def two_sinks(world: World, name: str) -> Shop:
     """A shop whose flow writes to Kafka and OpenSearch in small batches, and waits two seconds for a dead sink."""
-    shop = Shop(world, name, partitions=3, slots=2, timeout_s=4.0)
+    shop = Shop(world, name, partitions=3, slots=2, timeout=timedelta(seconds=4.0))
     search = Elasticsearch(
         conn_id="opensearch_default",
         index=f"{name}-{{table}}".replace("_", "-"),
@@ -39,9 +40,9 @@ def two_sinks(world: World, name: str) -> Shop:
     shop.flow = shop.flow.model_copy(
         update={
             "sinks": (*shop.flow.sinks, search),
-            "batching": Batching(max_rows=120, max_seconds=0.2, dispatch_seconds=600),
-            "sink_outage_seconds": 2.0,
-            "zookeeper": quick,
+            "batching": Batching(max_rows=120, max_wait=timedelta(seconds=0.2), dispatch_time=timedelta(seconds=600)),
+            "sink_outage": timedelta(seconds=2),
+            "zookeeper_conn_id": quick,
         }
     )
     return shop
@@ -107,7 +108,7 @@ def test_a_dead_sink_stops_only_itself(
 
     with ZooKeeperCheckpoints.open(world.connections.get(shop.flow.zookeeper)) as store:
         # Small enough that each run is killed with batches left.
-        small = Batching(max_rows=40, max_seconds=0.2, dispatch_seconds=600)
+        small = Batching(max_rows=40, max_wait=timedelta(seconds=0.2), dispatch_time=timedelta(seconds=600))
         shop.flow = shop.flow.model_copy(update={"batching": small})
         for _ in range(2):
             run = Run(world, shop, tmp_path)

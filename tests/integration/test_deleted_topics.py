@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -365,7 +366,7 @@ class TestWhileABatchIsWritten:
     @pytest.mark.parametrize("anew", [False, True], ids=["gone", "made anew"])
     def test_nothing_of_it_is_to_be_seen(self, adapter: KafkaAdapter, anew: bool) -> None:
         topics = Topics(adapter.servers)
-        sink = adapter.make_sink(timeout_s=8.0)
+        sink = adapter.make_sink(timeout=timedelta(seconds=8.0))
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(5), 1500))
         forget_kept()
         plan = pinned(adapter, sink, 2)
@@ -389,7 +390,7 @@ class TestWhileABatchIsWritten:
     ) -> None:
         """The sandbox's brokers make topics by themselves (auto.create.topics.enable), as Kafka's default is."""
         topics = Topics(adapter.servers)
-        sink = adapter.make_sink(timeout_s=8.0, profile=profile)
+        sink = adapter.make_sink(timeout=timedelta(seconds=8.0), profile=profile)
         plan = pinned(adapter, sink, 1)
         paused = PausedWrite(adapter, sink, plan, inserts(range(10, 30), 2500))
         topics.delete(adapter.topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def canonical(payload: str) -> str:
 def test_many_small_batches_chunks_and_slots_over_rotations(world: World) -> None:
     shop = without_checks(
         Shop(world, "lane_slots", partitions=6, slots=3, chunk_rows=30),
-        batching=Batching(max_rows=120, max_seconds=0.2),
+        batching=Batching(max_rows=120, max_wait=timedelta(seconds=0.2)),
     )
     for _ in range(3):
         shop.writer.run(60)

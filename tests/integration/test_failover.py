@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_source_dies_amid_writes_and_the_replica_goes_on(
     writer = Writer(pair.source, name, 0)
     for count in (20, 60, 100):
         writer.wait_for(count)
-        flow.batch(Batching(max_rows=90, max_seconds=2))
+        flow.batch(Batching(max_rows=90, max_wait=timedelta(seconds=2)))
         pair.replica.sql("FLUSH BINARY LOGS")
     pair.replica_has(flow.checkpoint.gtids)
     former = flow.checkpoint
@@ -198,13 +199,13 @@ def test_source_dies_amid_writes_and_the_replica_goes_on(
     assert not source.lag(former).caught_up
     source.close()
     with caplog.at_level(logging.WARNING, "databus.sources"):
-        assert flow.batch(Batching(max_rows=50, max_seconds=2))
+        assert flow.batch(Batching(max_rows=50, max_wait=timedelta(seconds=2)))
     assert f"failover from server {former.server} at {former}" in caplog.text
     assert flow.checkpoint.server not in ("", former.server)
     assert flow.checkpoint.file.startswith("promoted-bin.")
     assert flow.checkpoint.timeline == former.timeline + 1
     more.end()
-    flow.drain(Batching(max_rows=100, max_seconds=0.3))
+    flow.drain(Batching(max_rows=100, max_wait=timedelta(seconds=0.3)))
     assert flow.folded() == selected(pair.replica, name)
     flow.unique()
     twin.drain()
@@ -384,7 +385,7 @@ def test_a_replanned_switch_is_the_same(script: Callable[[str], Script], flavor:
     after = s.checkpoint(delivered)
     for limit in (1, 10):  # the overlap is one range, what follows is another
         source = s.flow.open()
-        plan = source.plan(after, Batching(max_rows=limit, max_seconds=1))
+        plan = source.plan(after, Batching(max_rows=limit, max_wait=timedelta(seconds=1)))
         assert plan is not None
         rows = rows_of(source, plan)
         source.release(plan)

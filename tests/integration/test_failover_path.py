@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ class Flows:
             name=name,
             source=MysqlBinlog(conn_id=self.conn_id, tables=(f"{self.name}.*",), start="earliest", **source),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=PARTITIONS, slots=2),),
-            batching=Batching(max_rows=max_rows, max_seconds=0.2),
+            batching=Batching(max_rows=max_rows, max_wait=timedelta(seconds=0.2)),
             lane=lane,
         )
         assert may_be_direct(flow) is (lane == "auto")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_it_goes_on_behind_whatever_ends_the_dump(shop: StreamingShop, cut: str)
                 shop.sql(f"KILL {thread}")
             shop.wait_for(lambda: not shop.dump_threads())
         if cut == "elsewhere" and number % 2:
-            earlier = source.plan(first.range.end, Batching(max_rows=1, max_seconds=2))
+            earlier = source.plan(first.range.end, Batching(max_rows=1, max_wait=timedelta(seconds=2)))
             assert earlier is not None
             source.release(earlier)
         while True:

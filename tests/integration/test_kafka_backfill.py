@@ -169,7 +169,7 @@ def test_what_comes_meanwhile_is_not_of_the_range(world: KafkaWorld) -> None:
         name=f"{topic}_flow",
         source=KafkaTopics(conn_id="kafka_east", topics=(f"{topic}*",), start="earliest"),
         sinks=(Kafka(conn_id="kafka_west", topic="out." + topic),),
-        zookeeper=world.override("zookeeper_default", extra={"session_timeout_s": 3}),
+        zookeeper_conn_id=world.override("zookeeper_default", extra={"session_timeout_s": 3}),
     )
     caught_up(world, flow)
     with past_services(world, flow) as services:
@@ -227,7 +227,7 @@ def test_a_view_of_a_range_ends_in_each_partition_where_the_range_does(world: Ka
         assert isinstance(start, KafkaOffsets)
         view = source.between(OffsetRange(earlier(start, end), end))  # type: ignore[attr-defined] # of this source
         place, values = start, list[Any]()
-        while (plan := view.plan(place, Batching(max_rows=4, max_seconds=0.1))) is not None:
+        while (plan := view.plan(place, Batching(max_rows=4, max_wait=timedelta(seconds=0.1)))) is not None:
             values += [row["after"] for row in rows_of(view, plan)]
             place = plan.range.end
         assert place.compare(end).name == "EQUAL"

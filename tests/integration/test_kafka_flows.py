@@ -7,6 +7,7 @@ import logging
 import random
 import threading
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,13 +32,13 @@ world = given.world
 
 def flow_of(world: KafkaWorld, topic: str, **options: Any) -> Flow:
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    batching = options.pop("batching", Batching(max_rows=40, max_seconds=0.3))
+    batching = options.pop("batching", Batching(max_rows=40, max_wait=timedelta(seconds=0.3)))
     return Flow(
         name=f"flow_{uuid.uuid4().hex[:10]}",
         source=KafkaTopics(**{"conn_id": "kafka_east", "topics": (topic,), "start": "earliest", **options}),
         sinks=(Kafka(conn_id="kafka_east", topic=f"{topic}.out", envelope="row", partitions=3, tombstones=False),),
         batching=batching,
-        zookeeper=quick,
+        zookeeper_conn_id=quick,
     )
 
 
@@ -200,7 +201,7 @@ def test_topics_that_are_deleted_while_a_flow_runs_are_told_by_name(
     assert missed(world, flow) == (named,)
     left = logs.create(f"{stem}.c")
     logs.write(left, [{"key": "k", "value": f"{n}"} for n in range(5)])
-    few = flow.model_copy(update={"batching": Batching(max_rows=2, max_seconds=0.3)})
+    few = flow.model_copy(update={"batching": Batching(max_rows=2, max_wait=timedelta(seconds=0.3))})
     world.run(few, max_batches=1)
     logs.delete(left)
     for _ in range(2):

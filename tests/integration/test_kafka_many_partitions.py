@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 world = given.world
 
 PARTITIONS = int(os.environ.get("DATABUS_TEST_PARTITIONS", "500"))
-LIMIT = Batching(max_rows=10 * PARTITIONS, max_seconds=0.001)
+LIMIT = Batching(max_rows=10 * PARTITIONS, max_wait=timedelta(seconds=0.001))
 
 
 @pytest.fixture(scope="module")

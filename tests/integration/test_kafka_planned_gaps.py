@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -129,9 +130,13 @@ def test_a_half_written_plan_is_finished_under_settings_that_say_only_how(world:
     logs.write(topic, written(40))
     flow = chunked(world, topic)
     half_written(lambda: world.run(flow), 1)
-    source = flow.source.model_copy(update={"timeout_s": 20.0, "consumer": {"fetch.max.bytes": 1_000_000}})
+    source = flow.source.model_copy(
+        update={"timeout": timedelta(seconds=20), "consumer": {"fetch.max.bytes": 1_000_000}}
+    )
     (sink,) = flow.sinks
-    sink = sink.model_copy(update={"timeout_s": 20.0, "compression": "zstd", "producer": {"linger.ms": 2}})
+    sink = sink.model_copy(
+        update={"timeout": timedelta(seconds=20), "compression": "zstd", "producer": {"linger.ms": 2}}
+    )
     changed = flow.model_copy(update={"source": source, "sinks": (sink,)})
     caught_up(world, changed)
     seen = Counter(row["value"] for row in arrived(world, topic))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ CHUNK = 20
 
 def chunked(world: KafkaWorld, topic: str, **options: Any) -> Flow:
     """A flow that takes a topic in one batch, and writes it in chunks of `CHUNK` rows."""
-    flow = flow_of(world, topic, batching=Batching(max_rows=1000, max_seconds=0.3), **options)
+    flow = flow_of(world, topic, batching=Batching(max_rows=1000, max_wait=timedelta(seconds=0.3)), **options)
     (sink,) = flow.sinks
     assert isinstance(sink, Kafka)
     return flow.model_copy(update={"sinks": (sink.model_copy(update={"chunk_rows": CHUNK}),)})
@@ -40,7 +41,12 @@ def chunked(world: KafkaWorld, topic: str, **options: Any) -> Flow:
 
 def chunked_mirror(world: KafkaWorld, topic: str, **options: Any) -> Flow:
     mirror = mirror_of(
-        world, topic, batching=Batching(max_rows=1000, max_seconds=0.3), copy_settings=False, slots=1, **options
+        world,
+        topic,
+        batching=Batching(max_rows=1000, max_wait=timedelta(seconds=0.3)),
+        copy_settings=False,
+        slots=1,
+        **options,
     )
     (sink,) = mirror.sinks
     return mirror.model_copy(update={"sinks": (sink.model_copy(update={"chunk_rows": CHUNK}),)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -44,7 +45,7 @@ def test_transforms_and_checks_see_keys_values_headers_and_places(world: World) 
         transforms=(Filter("id < 8 AND partition = 0"), Mask("value")),
         checks=(NotNull("email"),),
         sinks=(Kafka(conn_id="kafka_east", topic=f"{topic}.out", envelope="row"),),
-        batching=Batching(max_seconds=1),
+        batching=Batching(max_wait=timedelta(seconds=1)),
     )
     result = world.run(flow)
     assert (result.rows, result.quarantined) == (10, 1)
@@ -84,7 +85,7 @@ def test_what_a_registry_describes_is_transformed_checked_and_indexed(
             Kafka(conn_id="kafka_east", topic=f"{topic}.out", envelope="row"),
             Elasticsearch(conn_id="opensearch_default", index=topic),
         ),
-        batching=Batching(max_seconds=1),
+        batching=Batching(max_wait=timedelta(seconds=1)),
     )
     result = world.run(flow)
     assert (result.rows, result.quarantined) == (8, 3)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def writing(shop: Shop) -> AbstractContextManager[None]:
 
 def finish(world: World, shop: Shop) -> None:
     """Run until caught up, in large batches; a killed holder's session needs a moment to expire."""
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_seconds=0.2)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_wait=timedelta(seconds=0.2))})
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -93,8 +94,8 @@ def killable(world: World, name: str, **sink: Any) -> Shop:
     """A shop whose flow takes small batches, and whose killed holder is given up after three seconds."""
     shop = Shop(world, name, **sink)
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    small = Batching(max_rows=150, max_seconds=0.2)
-    shop.flow = shop.flow.model_copy(update={"batching": small, "zookeeper": quick})
+    small = Batching(max_rows=150, max_wait=timedelta(seconds=0.2))
+    shop.flow = shop.flow.model_copy(update={"batching": small, "zookeeper_conn_id": quick})
     return shop
 
 

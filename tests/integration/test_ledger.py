@@ -113,7 +113,7 @@ def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProc
 
 def small(shop: Shop, rows: int, **changes: Any) -> Shop:
     """Let the shop's flow take small batches on the direct lane."""
-    batching = Batching(max_rows=rows, max_seconds=0.1)
+    batching = Batching(max_rows=rows, max_wait=timedelta(seconds=0.1))
     shop.flow = shop.flow.model_copy(update={"checks": (), "batching": batching, **changes})
     return shop
 

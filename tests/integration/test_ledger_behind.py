@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -91,12 +92,19 @@ def two(world: World) -> Iterator[TwoSinks]:
         name = f"ledger_behind_{next(_NUMBERS)}_{os.getpid()}"
         shop = Shop(world, name, partitions=3, slots=2)
         through = world.override("kafka_east", extra={"bootstrap.servers": f"127.0.0.1:{proxy.port}"})
-        cut_off = Kafka(name="second", conn_id=through, topic=f"{name}.second", partitions=3, slots=2, timeout_s=4.0)
+        cut_off = Kafka(
+            name="second",
+            conn_id=through,
+            topic=f"{name}.second",
+            partitions=3,
+            slots=2,
+            timeout=timedelta(seconds=4.0),
+        )
         shop.flow = shop.flow.model_copy(
             update={
                 "sinks": (*shop.flow.sinks, cut_off),
-                "batching": Batching(max_rows=40, max_seconds=0.2),
-                "sink_outage_seconds": 0.5,
+                "batching": Batching(max_rows=40, max_wait=timedelta(seconds=0.2)),
+                "sink_outage": timedelta(seconds=0.5),
             }
         )
         zookeeper = start_client(world.connections.get("zookeeper_default"))

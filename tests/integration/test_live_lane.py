@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,8 @@ def test_lanes_follow_the_lag(
     """A backlog goes through jobs of its own, what comes at the head through the live job, and back."""
     monkeypatch.setattr(live, "LIVE_ROWS", 100)
     shop = at_the_head(
-        without_checks(Shop(world, named("live_lanes"))), batching=Batching(max_rows=1000, max_seconds=1)
+        without_checks(Shop(world, named("live_lanes"))),
+        batching=Batching(max_rows=1000, max_wait=timedelta(seconds=1)),
     )
     shop.writer.run(250)
     with counted(monkeypatch) as sizes:

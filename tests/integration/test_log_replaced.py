@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class Table:
                 Kafka(conn_id="kafka_east", topic=self.name, partitions=2, slots=2),
                 Elasticsearch(conn_id="opensearch_default", index=self.name, name="es"),
             ),
-            batching=Batching(max_rows=1000, max_seconds=0.2),
+            batching=Batching(max_rows=1000, max_wait=timedelta(seconds=0.2)),
         )
         self.run()
 
@@ -429,7 +430,7 @@ def test_another_flow_that_goes_on_leaves_what_is_kept_of_the_new_log(shop: Shop
 
 def _planned(source: MysqlBinlogSource, after: BinlogOffset) -> BinlogOffset:
     """Read on, and return where that ends."""
-    planned = source.plan(after, Batching(max_seconds=5))
+    planned = source.plan(after, Batching(max_wait=timedelta(seconds=5)))
     assert planned is not None
     assert isinstance(planned.range.end, BinlogOffset)
     return planned.range.end

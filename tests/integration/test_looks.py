@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def orders(world: World, database: str) -> Iterator[Orders]:
         name=f"{database}_looks",
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}"),
         sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_looks", partitions=1),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     made = Orders(world, database, flow)
     yield made
@@ -118,7 +119,7 @@ def test_a_sink_that_is_behind_finds_the_copy_that_the_others_have_passed(orders
     there = world.environment[f"AIRFLOW_CONN_{search.upper()}"]
     index = f"{flow.name}-{{table}}".replace("_", "-")
     sinks = (*flow.sinks, Elasticsearch(conn_id=search, index=index, max_retries=0))
-    orders.flow = flow = flow.model_copy(update={"sinks": sinks, "sink_outage_seconds": 0.5})
+    orders.flow = flow = flow.model_copy(update={"sinks": sinks, "sink_outage": timedelta(seconds=0.5)})
     run_locally(world, flow)
     orders.prepare()
     world.environment[f"AIRFLOW_CONN_{search.upper()}"] = json.dumps(

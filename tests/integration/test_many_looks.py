@@ -99,7 +99,9 @@ def test_looks_go_on_when_zookeeper_comes_back(world: World, database: str) -> N
     with ZooKeeperProxy(host, int(port)) as proxy, ExitStack() as stack:
         extra = {"session_timeout_s": 4, "operation_timeout_s": 1, "connect_timeout_s": 2}
         conn_id = world.override("zookeeper_default", port=proxy.port, extra=extra)
-        looks = [HeadLook(flow, world.connections, world.settings) for flow in flows(database, 3, zookeeper=conn_id)]
+        looks = [
+            HeadLook(flow, world.connections, world.settings) for flow in flows(database, 3, zookeeper_conn_id=conn_id)
+        ]
         for look in looks:
             stack.callback(look.close)
         assert [look.change().committed for look in looks] == [""] * 3

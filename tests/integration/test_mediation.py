@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC
+from datetime import UTC, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -310,7 +310,7 @@ def test_it_is_refused_while_a_run_holds_the_flow(world: World) -> None:
 
 def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = direct_shop(world, "med_pause")
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=20, max_seconds=1)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=20, max_wait=timedelta(seconds=1))})
     shop.writer.run(200)
     begun, results = threading.Event(), []
     real = window_module.move_batch  # type: ignore[attr-defined]

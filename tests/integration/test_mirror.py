@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_the_offset_map_is_exact(world: KafkaWorld) -> None:
     topic = east.create(east.name("o"), 2)
     for n in range(6):
         east.transaction(topic, [{"value": f"{n}.{i}", "partition": i % 2} for i in range(10)], commit=n % 3 != 1)
-    mirror = mirror_of(world, topic, batching=Batching(max_rows=13, max_seconds=0.3))
+    mirror = mirror_of(world, topic, batching=Batching(max_rows=13, max_wait=timedelta(seconds=0.3)))
     caught_up(world, mirror)
     with open_services(mirror, world.connections, world.settings) as services:
         receipts = [r for entry in services.store.history(mirror.name, 100) for r in entry.receipts]
@@ -158,13 +159,13 @@ def test_what_cannot_be_mirrored_is_named_before_anything_is_written(world: Kafk
     assert refused.value.code == "mirror_rename_clash"
     same = world.override("kafka_east")
     with pytest.raises(SinkSettingError, match="into itself") as refused:
-        world.run(mirror_of(world, topic, target=same))
+        world.run(mirror_of(world, topic, target_conn_id=same))
     assert refused.value.code == "mirror_loop"
     away = world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000})
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:1"):
-        world.run(mirror_of(world, topic, source=away, timeout_s=2.0))
+        world.run(mirror_of(world, topic, source_conn_id=away, timeout=timedelta(seconds=2.0)))
     with pytest.raises(SinkUnavailableError, match=r"127\.0\.0\.1:1"):
-        world.run(mirror_of(world, other, target=away, timeout_s=2.0), max_seconds=2.0)
+        world.run(mirror_of(world, other, target_conn_id=away, timeout=timedelta(seconds=2.0)), max_seconds=2.0)
     assert records(west, topic) == []
     assert other not in west.admin.list_topics(timeout=30).topics
 

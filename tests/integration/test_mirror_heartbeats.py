@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ def test_a_heartbeat_tells_the_delay_of_an_idle_mirror(world: KafkaWorld) -> Non
     east, west = world.east, world.west
     topic = east.create(east.name("h"))
     source = world.override("kafka_east")  # a name of its own, so that the topics on the target are too
-    mirror = mirror_of(world, topic, source=source, heartbeat_s=10)
+    mirror = mirror_of(world, topic, source_conn_id=source, heartbeat=timedelta(seconds=10))
     with open_services(mirror, world.connections, world.settings) as services:
         assert newest_heartbeat(mirror, services) == HeartbeatSighting(None, None)
         began = datetime.now(UTC)

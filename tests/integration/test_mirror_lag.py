@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_lag_is_told_by_partition_in_records_and_seconds(
 ) -> None:
     east = world.east
     topic = east.create(east.name("g"), 3)
-    mirror = mirror_of(world, topic, policy="prefix", batching=Batching(max_seconds=0.3))
+    mirror = mirror_of(world, topic, policy="prefix", batching=Batching(max_wait=timedelta(seconds=0.3)))
     east.write(topic, [{"value": "moved", "partition": p} for p in (0, 1)])
     caught_up(world, mirror)
     began = time.time() - 100
@@ -59,7 +60,7 @@ def test_what_an_open_transaction_keeps_back_is_told(
     monkeypatch.setattr(kafka_stable_offsets, "EVERY_S", 0.2)
     east = world.east
     topic = east.create(east.name("g"), 2)
-    mirror = mirror_of(world, topic, policy="prefix", batching=Batching(max_seconds=2.0))
+    mirror = mirror_of(world, topic, policy="prefix", batching=Batching(max_wait=timedelta(seconds=2.0)))
     east.write(topic, [{"value": "before", "partition": p} for p in (0, 1)])
     with east.open_transaction(topic, [{"value": "open", "partition": 0}] * 3):
         caught_up(world, mirror)

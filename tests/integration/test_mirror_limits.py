@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_a_run_moves_no_more_than_its_bytes_per_second_over_all_slots(world: Kaf
     topic = east.create(east.name("b"), 2)
     east.write(topic, [{"value": bytes([n]) * 10_000, "partition": n % 2} for n in range(25)])
     limit = 100_000
-    mirror = mirror_of(world, topic, slots=2, max_bytes_per_s=limit, batching=Batching(max_seconds=0.3))
+    mirror = mirror_of(world, topic, slots=2, max_bytes_per_s=limit, batching=Batching(max_wait=timedelta(seconds=0.3)))
     caught_up(world, mirror)
     assert records(west, topic) == records(east, topic)
     with open_services(mirror, world.connections, world.settings) as services:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -92,7 +93,12 @@ def test_over_a_slow_link_that_is_cut_and_resets_each_record_comes_once_in_order
     east.write(topic, [{"key": f"{n}", "value": f"{n}" * 50, "partition": n % 3} for n in range(RECORDS)])
     with link(world, side) as (proxy, conn_ids):
         mirror = mirror_of(
-            world, topic, slots=2, timeout_s=10.0, batching=Batching(max_rows=BATCH, max_seconds=0.3), **conn_ids
+            world,
+            topic,
+            slots=2,
+            timeout=timedelta(seconds=10.0),
+            batching=Batching(max_rows=BATCH, max_wait=timedelta(seconds=0.3)),
+            **conn_ids,
         )
         trouble = Trouble(proxy, west, topic)
         trouble.start()

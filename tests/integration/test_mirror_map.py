@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -123,7 +124,9 @@ def test_the_map_is_exact_over_aborted_transactions_compacted_gaps_and_control_r
 
         east.until(compacted, "the source is compacted")
     held = placed(east, topic)
-    mirror = mirror_of(world, topic, batching=Batching(max_rows=13, max_seconds=0.3), copy_settings=False)
+    mirror = mirror_of(
+        world, topic, batching=Batching(max_rows=13, max_wait=timedelta(seconds=0.3)), copy_settings=False
+    )
     caught_up(world, mirror)
     for n in range(3):
         rows = [{"key": f"new {n} {i}", "value": f"new {n}.{i}", "partition": i % 2} for i in range(9)]
@@ -166,7 +169,7 @@ def test_the_map_is_exact_while_others_write_between_the_mirrors_records(world: 
     east, west = world.east, world.west
     topic = east.create(east.name("o"), 2)
     west.create(topic, 2)
-    batching = Batching(max_rows=400, max_seconds=0.3)
+    batching = Batching(max_rows=400, max_wait=timedelta(seconds=0.3))
     there = mirror_of(world, topic, two_way="of_no_matter", batching=batching, producer={"batch.num.messages": 5})
     caught_up(world, there)
     east.write(topic, [{"value": f"east {n}", "partition": n % 2} for n in range(800)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -56,13 +57,16 @@ def test_each_side_has_credentials_of_its_own(world: KafkaWorld) -> None:
     topic = west.name("s")
     values = [b"one", b"two", b"three"]
     write(world, topic, values)  # the broker makes it
-    caught_up(world, mirror_of(world, topic, source="kafka_secured", target="kafka_west"))
+    caught_up(world, mirror_of(world, topic, source_conn_id="kafka_secured", target_conn_id="kafka_west"))
     assert [r[2] for r in records(west, topic)] == values
     # And on to the secured cluster under another name, and from there to the east.
     caught_up(
-        world, mirror_of(world, topic, source="kafka_west", target="kafka_secured", renames={topic: f"{topic}.b"})
+        world,
+        mirror_of(
+            world, topic, source_conn_id="kafka_west", target_conn_id="kafka_secured", renames={topic: f"{topic}.b"}
+        ),
     )
-    caught_up(world, mirror_of(world, f"{topic}.b", source="kafka_secured", target="kafka_east"))
+    caught_up(world, mirror_of(world, f"{topic}.b", source_conn_id="kafka_secured", target_conn_id="kafka_east"))
     assert records(east, f"{topic}.b") == records(west, topic)
 
 
@@ -75,7 +79,7 @@ def test_wrong_credentials_of_either_side_are_named_before_anything_is_written(w
     for changed in wrong:
         conn_ids = {"source": "kafka_east", "target": "kafka_west", side: secured(world, **changed)}
         with pytest.raises((SourceAccessError, SinkAccessError)) as refused:
-            world.run(mirror_of(world, topic, timeout_s=10.0, **conn_ids))
+            world.run(mirror_of(world, topic, timeout=timedelta(seconds=10.0), **conn_ids))
         assert conn_ids[side] in str(refused.value)
         assert refused.value.hint
         assert "surely-wrong" not in str(refused.value)
@@ -96,7 +100,7 @@ def test_a_topic_that_the_account_may_not_look_at_is_named_and_not_passed_over(w
     for topic in (open_to_all, closed):
         write(world, topic, [b"v"])
     admit_only(world, closed, "somebody-else")
-    mirror = mirror_of(world, open_to_all, closed, source="kafka_secured", target="kafka_west")
+    mirror = mirror_of(world, open_to_all, closed, source_conn_id="kafka_secured", target_conn_id="kafka_west")
     with pytest.raises(SourceAccessError, match=closed) as refused:
         world.run(mirror)
     assert "kafka_secured" in refused.value.message
@@ -109,7 +113,9 @@ def test_a_target_that_may_not_be_written_is_named_before_anything_is_written(wo
     world.east.write(topic, [{"value": b"v"}])
     write(world, closed, [b"before"])
     admit_only(world, closed, "somebody-else")
-    mirror = mirror_of(world, topic, source="kafka_east", target="kafka_secured", renames={topic: closed})
+    mirror = mirror_of(
+        world, topic, source_conn_id="kafka_east", target_conn_id="kafka_secured", renames={topic: closed}
+    )
     with pytest.raises(SinkAccessError, match=closed) as refused:
         world.run(mirror)
     assert "kafka_secured" in refused.value.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     def flow(name: str, **source: Any) -> Flow:
         binlog = MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.t",), start=f"{file}:{position}", **source)
         sinks = (Kafka(conn_id="kafka_east", topic=name),)
-        return Flow(name=name, source=binlog, sinks=sinks, batching=Batching(max_seconds=0.2))
+        return Flow(name=name, source=binlog, sinks=sinks, batching=Batching(max_wait=timedelta(seconds=0.2)))
 
     def ids(name: str) -> list[int]:
         return [json.loads(key or b"{}")["id"] for key, _ in topic_records(world.sandbox.address("kafka"), name)]
@@ -179,12 +180,12 @@ def test_a_sink_that_fell_behind_catches_up_over_one_that_the_flow_has_passed(
         def flow(on_partition_ddl: Any, second: str = "kafka_east") -> Flow:
             sinks = (
                 Kafka(name="first", conn_id="kafka_east", topic=f"{database}.first"),
-                Kafka(name="second", conn_id=second, topic=f"{database}.second", timeout_s=2),
+                Kafka(name="second", conn_id=second, topic=f"{database}.second", timeout=timedelta(seconds=2)),
             )
             tables, start = (f"{database}.t",), f"{file}:{position}"
             source = MysqlBinlog(conn_id="mysql_shop", tables=tables, start=start, on_partition_ddl=on_partition_ddl)
-            batching = Batching(max_seconds=0.2)
-            return Flow(name=database, source=source, sinks=sinks, batching=batching, sink_outage_seconds=0)
+            batching = Batching(max_wait=timedelta(seconds=0.2))
+            return Flow(name=database, source=source, sinks=sinks, batching=batching, sink_outage=timedelta(seconds=0))
 
         def ids(sink: str) -> list[int]:
             records = topic_records(world.sandbox.address("kafka"), f"{database}.{sink}")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def test_engines_continue_each_other(world: World) -> None:
 
 def test_many_small_batches_over_rotations_and_several_slots(world: World) -> None:
     shop = Shop(world, "path_slots", partitions=6, slots=3)
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=120, max_seconds=0.2)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=120, max_wait=timedelta(seconds=0.2))})
     for _ in range(4):
         shop.writer.run(60)
         with shop.connection.cursor() as cursor:

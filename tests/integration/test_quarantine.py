@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Desk:
                 Kafka(conn_id="kafka_east", topic=database, partitions=2, slots=2),
                 Elasticsearch(conn_id="opensearch_default", index=self.index, mapping=NOTE, on_reject="quarantine"),
             ),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
 
     def execute(self, *statements: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -38,11 +39,18 @@ class TwoTopics(Desk):
             source=self.flow.source,
             checks=(InRange("id", minimum, severity="quarantine"),),
             sinks=tuple(
-                Kafka(name=name, conn_id=conn_id, topic=f"{self.database}.{name}", partitions=2, slots=2, timeout_s=5.0)
+                Kafka(
+                    name=name,
+                    conn_id=conn_id,
+                    topic=f"{self.database}.{name}",
+                    partitions=2,
+                    slots=2,
+                    timeout=timedelta(seconds=5.0),
+                )
                 for name, conn_id in sinks.items()
             ),
-            batching=Batching(max_seconds=0.2),
-            sink_outage_seconds=0.0,
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
+            sink_outage=timedelta(seconds=0.0),
         )
 
     def reach(self, *, late: bool) -> None:

@@ -49,7 +49,7 @@ def test_a_replay_killed_at_any_stage_sends_its_row_once(world: World, database:
         for number, topic in enumerate(topics)
     )
     soon = world.override("zookeeper_default", extra={"session_timeout_s": 2})
-    desk.flow = desk.flow.model_copy(update={"sinks": sinks, "zookeeper": soon})
+    desk.flow = desk.flow.model_copy(update={"sinks": sinks, "zookeeper_conn_id": soon})
     desk.execute(*(f"INSERT INTO orders VALUES ({number}, '1', NULL)" for number in range(len(LATER) + 2)))
     world.run(desk.flow)
     desk.flow = desk.flow.model_copy(update={"checks": ()})

@@ -48,7 +48,7 @@ class Shelf:
             name=f"rejected_{self.database}",
             source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{self.database}.orders",), start=self.start),
             sinks=(Kafka(conn_id="kafka_east", topic=self.database, **(kafka or {})), Elasticsearch(**given)),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
             lane=self.lane,
         )
 

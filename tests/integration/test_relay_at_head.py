@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 FLOWS = int(os.environ.get("DATABUS_RELAY_FLOWS", "8"))
 STEPS = 6
-PATIENT = Batching(max_seconds=60)
+PATIENT = Batching(max_wait=timedelta(seconds=60))
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +122,10 @@ def test_a_turn_that_is_not_given_back_stalls_nobody(shop: Shop, turns: Callable
     stretch = f"{reader.after.file}.{reader.after.pos >> 25}"  # type: ignore[attr-defined]
     assert others.take(address, stretch)
     before = dumps(shop)
-    assert not reader.batch(Batching(max_seconds=0.2))  # nothing there, and nothing was asked
+    assert not reader.batch(Batching(max_wait=timedelta(seconds=0.2)))  # nothing there, and nothing was asked
     assert dumps(shop) == before
     shop.sql(f"INSERT INTO {shop.name}.t VALUES (1)")
-    assert reader.batch(Batching(max_seconds=0.2))
+    assert reader.batch(Batching(max_wait=timedelta(seconds=0.2)))
     proof = shop.flavor == "mariadb"  # of definitions, in a first range
     assert (len(reader.ids), dumps(shop)) == (1, before + 1 + proof)
     # Given back while it waits: the turn is its own, and what comes then is read at once.

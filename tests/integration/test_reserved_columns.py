@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_plain_row_has_no_member_twice(started: Started, tmp_path_factory: pyt
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.*",)),
         sinks=(Kafka(conn_id="kafka_east", topic=name + ".{table}", envelope="row"),),
         checks=(),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     run_sql(connection, f"CREATE TABLE {name}.mine (id INT PRIMARY KEY, __op VARCHAR(5), __deleted INT)")
     with pytest.raises(ConfigError, match=r"mine has the columns __deleted, __op, and sink kafka") as told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_row_that_may_have_left_its_partition_is_held_there(world: World, data
                 conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}", row_filters=(by_hash,)
             ),
             sinks=(Kafka(conn_id="kafka_east", topic=name),),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
         run_locally(world, flow)
         with open_services(flow, world.connections, world.settings) as services:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_a_run_delivers_what_came_before_it_and_goes_on_behind_a_skip(
         name=name,
         source=source,
         sinks=(Kafka(conn_id="kafka_east", topic=name),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
 
     def ids() -> list[int]:
@@ -124,7 +125,7 @@ def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_tha
         name=name,
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.t",), start="latest"),
         sinks=(Kafka(conn_id="kafka_east", topic=name, topic_config={"cleanup.policy": "compact"}),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     world.run(flow)
     began = _here(connection)

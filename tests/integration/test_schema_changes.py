@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def begin_history(shop: Shop, **options: Any) -> BinlogOffset:
     """Do what a flow's first run does on a log where nothing happens; returns the offset it would commit."""
     source = shop.open(**options)
     start = source.latest_offset()
-    assert source.plan(start, EVERYTHING.model_copy(update={"max_seconds": 0.1})) is None
+    assert source.plan(start, EVERYTHING.model_copy(update={"max_wait": timedelta(seconds=0.1)})) is None
     source.close()
     return start
 
@@ -85,7 +86,9 @@ def in_random_ranges(shop: Shop, start: BinlogOffset, seed: int, **options: Any)
     r = random.Random(seed)
     source, after, rows = shop.open(**options), start, []
     while True:
-        plan = source.plan(after, EVERYTHING.model_copy(update={"max_rows": r.randint(1, 40), "max_seconds": 0.3}))
+        plan = source.plan(
+            after, EVERYTHING.model_copy(update={"max_rows": r.randint(1, 40), "max_wait": timedelta(seconds=0.3)})
+        )
         if plan is None:
             break
         got = rows_of(source, plan, r.randint(1, 4))
@@ -156,7 +159,7 @@ def begin_busy_history(shop: Shop) -> BinlogOffset:
     try:
         start = source.start_offset()
         with contextlib.suppress(SchemaUnknownError):
-            source.plan(start, EVERYTHING.model_copy(update={"max_seconds": 0.01, "max_rows": 1}))
+            source.plan(start, EVERYTHING.model_copy(update={"max_wait": timedelta(seconds=0.01), "max_rows": 1}))
     finally:
         source.close()
     return start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -52,7 +53,7 @@ class Indexed:
                 conn_id="mysql_shop", tables=tuple(f"{self.database}.{t}" for t in tables or ("*",)), start=self.start
             ),
             sinks=(Elasticsearch(**{"conn_id": "opensearch_default", "index": "{database}.{table}", **sink}),),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
 
     def documents(self, table: str = "t") -> dict[str, Any]:
@@ -226,8 +227,12 @@ def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
 ) -> None:
     """Planned anew in smaller batches, it meets documents of the batch that was cut short, in each of them."""
     large = shop.flow()
-    small = shop.flow(gc_deletes="8d").model_copy(update={"batching": Batching(max_rows=3, max_seconds=0.2)})
-    smaller = shop.flow(gc_deletes="9d").model_copy(update={"batching": Batching(max_rows=1, max_seconds=0.2)})
+    small = shop.flow(gc_deletes="8d").model_copy(
+        update={"batching": Batching(max_rows=3, max_wait=timedelta(seconds=0.2))}
+    )
+    smaller = shop.flow(gc_deletes="9d").model_copy(
+        update={"batching": Batching(max_rows=1, max_wait=timedelta(seconds=0.2))}
+    )
     shop.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         *(f"INSERT INTO t VALUES ({n}, 0)" for n in range(6)),

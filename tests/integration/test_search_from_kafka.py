@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ class Indexed:
             name=f"flow_{uuid.uuid4().hex[:10]}",
             source=KafkaTopics(conn_id="kafka_east", topics=(self.topic,), start="earliest", **options),
             sinks=(Elasticsearch(conn_id="opensearch_default", index=self.index, **sink),),
-            batching=Batching(max_rows=4, max_seconds=0.3),
+            batching=Batching(max_rows=4, max_wait=timedelta(seconds=0.3)),
         )
 
     def write(self, partition: int, *values: str, key: str = "k") -> None:
@@ -123,7 +124,7 @@ def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
     to = Indexed(world, logs, 2)
     sink = to.flow.sinks[0].model_copy(update={"gc_deletes": "8d"})
     small = to.flow.model_copy(update={"sinks": (sink,)})
-    large = to.flow.model_copy(update={"batching": Batching(max_rows=100, max_seconds=0.3)})
+    large = to.flow.model_copy(update={"batching": Batching(max_rows=100, max_wait=timedelta(seconds=0.3))})
     to.write(0, "first", key="a")
     world.run(large)
     keys = "abcdefgh"

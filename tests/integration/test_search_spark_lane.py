@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, MysqlBinlog
@@ -31,7 +33,7 @@ def test_emptied_tables_leave_the_index_in_their_place_in_the_log(world: World, 
         name=f"search_{database}",
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=start),
         sinks=(Elasticsearch(conn_id="opensearch_default", slots=2),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
         lane="spark",
     )
     world.run(flow)

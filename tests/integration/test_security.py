@@ -126,7 +126,7 @@ class Asking:
     def kafka(self, conn_id: str) -> None:
         from databus import Kafka
 
-        self._sink(Kafka(conn_id=conn_id, topic="probe", timeout_s=6))
+        self._sink(Kafka(conn_id=conn_id, topic="probe", timeout=timedelta(seconds=6)))
 
     def opensearch(self, conn_id: str) -> None:
         from databus import Elasticsearch

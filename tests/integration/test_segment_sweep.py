@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def orders(world: World, database: str, name: str, **options: Any) -> tuple[Flow
         name=f"{database}_{name}",
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}"),
         sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_{name}"),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
         **options,
     )
     return flow, file, position

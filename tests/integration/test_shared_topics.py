@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def tables_of(world: OneProcessWorld, name: str) -> tuple[Flow, Any]:
     file, position = cursor.fetchone()[:2]
     source = MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.*",), start=f"{file}:{position}")
     sinks = (Kafka(conn_id="kafka_east", topic="{route}", tombstones=False),)
-    return Flow(name=name, source=source, sinks=sinks, batching=Batching(max_seconds=0.2)), cursor
+    return Flow(name=name, source=source, sinks=sinks, batching=Batching(max_wait=timedelta(seconds=0.2))), cursor
 
 
 def insert(cursor: Any, table: str, number: int) -> None:

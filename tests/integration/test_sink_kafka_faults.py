@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +96,7 @@ class TestMarks:
         sink = adapter.make_sink()
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
         forget_kept()
-        hasty = adapter.make_sink(timeout_s=3.0)
+        hasty = adapter.make_sink(timeout=timedelta(seconds=3.0))
         holder = Session(sink.key, 0, sink._producer({}))
         try:
             holder.begin(Marker(2, "next"))
@@ -115,7 +116,7 @@ class TestMarks:
         sink = adapter.make_sink()
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
         forget_kept()
-        hasty = adapter.make_sink(timeout_s=3.0)
+        hasty = adapter.make_sink(timeout=timedelta(seconds=3.0))
         own = Session(hasty.key, 0, hasty._producer({}))
         # One of another transactional.id: no initialisation of the slot's writer ends it, as with one the broker lost.
         foreign = Producer({"bootstrap.servers": adapter.servers, "transactional.id": f"lost.{adapter.flow}"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from tests.integration.binlog_shop import Connections, Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-PATIENT = Batching(max_seconds=150)
+PATIENT = Batching(max_wait=timedelta(seconds=150))
 
 
 class Ids:

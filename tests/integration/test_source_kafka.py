@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ class TestKafkaContract(SourceContract):
 
 
 def planned(source: Source, after: Any, **limit: Any) -> SourcePlan:
-    plan = source.plan(after, Batching(**{"max_rows": 10**6, "max_seconds": 2, **limit}))
+    plan = source.plan(after, Batching(**{"max_rows": 10**6, "max_wait": timedelta(seconds=2), **limit}))
     assert plan is not None
     return plan
 
@@ -297,7 +297,7 @@ def test_bytes_bound_a_batch_and_no_partition_waits_for_another(logs: Logs) -> N
 
 
 def test_unreachable_brokers_are_named() -> None:
-    source = Logs("127.0.0.1:1").open(topics=("t",), timeout_s=1.0)
+    source = Logs("127.0.0.1:1").open(topics=("t",), timeout=timedelta(seconds=1.0))
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:1"):
         source.latest_offset()
     (finding,) = source.preflight(None)

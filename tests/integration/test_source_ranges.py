@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_waiting_plan_takes_a_transaction_as_it_comes(shop: Shop) -> None:
     after = source.latest_offset()
     thread = threading.Thread(target=write)
     thread.start()
-    plan = source.plan(after, EVERYTHING.model_copy(update={"max_seconds": 60.0}))
+    plan = source.plan(after, EVERYTHING.model_copy(update={"max_wait": timedelta(seconds=60.0)}))
     thread.join()
     assert plan is not None
     assert plan.rows == 1

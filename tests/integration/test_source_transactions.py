@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pymysql
@@ -138,7 +139,7 @@ def test_random_rollbacks_replay_to_the_final_tables(make_shop: Callable[[str, s
         assert replay(rows) == expected
         assert [r["event_id"] for r in shop.read(decoder="library")] == [r["event_id"] for r in rows]
         source, after, cut = shop.open(), shop.begin, []
-        while (plan := source.plan(after, Batching(max_rows=5, max_seconds=0.2))) is not None:
+        while (plan := source.plan(after, Batching(max_rows=5, max_wait=timedelta(seconds=0.2)))) is not None:
             got = rows_of(source, plan)
             assert changes(got) == plan.rows
             cut += got

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -69,7 +70,9 @@ def test_random_interleaving_replays_to_the_final_tables(shop: Shop) -> None:
         assert len(history.prepared) > 5
         one = read_in_ranges(shop, lambda: EVERYTHING)
         assert replay(one, fields) == expected
-        cut = read_in_ranges(shop, lambda: Batching(max_rows=history.random.randint(1, 25), max_seconds=0.3))
+        cut = read_in_ranges(
+            shop, lambda: Batching(max_rows=history.random.randint(1, 25), max_wait=timedelta(seconds=0.3))
+        )
         bare = [{**row, "schema_id": None} for row in one]
         assert [{**row, "schema_id": None} for row in cut] == bare
         library = read_in_ranges(shop, lambda: EVERYTHING, decoder="library")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def _flow(name: str) -> Flow:
         source=Mock(tables=("shop.orders",), rows=ROWS, rows_per_transaction=5),
         checks=(InRange("customer_id", minimum=0),),
         sinks=(Kafka(conn_id="kafka_east", topic=name, name="kafka", slots=2, partitions=2),),
-        batching=Batching(max_rows=20, max_seconds=0.2),
+        batching=Batching(max_rows=20, max_wait=timedelta(seconds=0.2)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -47,7 +48,7 @@ class Tables:
                 start=f"{file}:{position}",
             ),
             sinks=(Kafka(conn_id="kafka_east", topic=name + ".{table}", producer=HASTY, **sink),),
-            batching=Batching(max_seconds=0.2),
+            batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
         self.servers = world.sandbox.address("kafka")
         self.admin = AdminClient({"bootstrap.servers": self.servers})

@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def shop(databases: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> 
     decoder, _, less = request.param.partition(" ")
     shop = Shop("mariadb", databases.address("mariadb"), tmp_path, decoder)
     shop.sql(f"SET GLOBAL binlog_row_metadata={'NO_LOG' if less else 'FULL'}")
-    assert shop.open().plan(shop.begin, EVERYTHING.model_copy(update={"max_seconds": 0.1})) is None
+    assert shop.open().plan(shop.begin, EVERYTHING.model_copy(update={"max_wait": timedelta(seconds=0.1)})) is None
     yield shop
     shop.sql("SET GLOBAL binlog_row_metadata=FULL")
     shop.drop()
@@ -146,7 +147,9 @@ def test_ranges_of_versioned_tables_count_what_they_deliver(make_shop: Callable[
     VersionedWriter(shop, 22).write(40)
     whole = shop.read()
     source, after, got = shop.open(), shop.begin, []
-    while (plan := source.plan(after, EVERYTHING.model_copy(update={"max_rows": 9, "max_seconds": 0.3}))) is not None:
+    while (
+        plan := source.plan(after, EVERYTHING.model_copy(update={"max_rows": 9, "max_wait": timedelta(seconds=0.3)}))
+    ) is not None:
         rows = rows_of(source, plan)
         assert changes(rows) == plan.rows
         source.release(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_a_window_tells_tables_that_go_while_it_runs_and_moves_what_they_had(
         name=name,
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.orders", f"{name}.kept", f"{name}.part_*")),
         sinks=(Kafka(conn_id="kafka_east", topic=name),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     assert world.run(flow).summary()["missing_tables"] == []
 
@@ -75,7 +76,7 @@ def test_statements_by_which_no_table_goes_are_no_reason_to_ask(
         name=name,
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.kept",)),
         sinks=(Kafka(conn_id="kafka_east", topic=name),),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     world.run(flow)
     real = MysqlBinlogSource.tables_gone

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def traced(world: OneProcessWorld, request: pytest.FixtureRequest) -> Traced:
     )
     shop = Shop(world, name)
     shop.flow = shop.flow.model_copy(
-        update={"checks": (), "sinks": (sink,), "batching": Batching(max_rows=40, max_seconds=0.1)}
+        update={"checks": (), "sinks": (sink,), "batching": Batching(max_rows=40, max_wait=timedelta(seconds=0.1))}
     )
     shop.writer.run(80)
     world.run(shop.flow)

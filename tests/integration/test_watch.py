@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def first_round(watch: Watching) -> bool:
 
 def test_with_airflow_dead_it_alerts_once_and_shows_every_figure(told: Told, tmp_path: Path) -> None:  # noqa: F811
     told.flow = told.flow.model_copy(
-        update={"alerts": (AlertWhen(lag_bytes=500, no_run_minutes=0.05), *told.flow.alerts[1:])}
+        update={"alerts": (AlertWhen(lag_bytes=500, no_run=timedelta(minutes=0.05)), *told.flow.alerts[1:])}
     )
     told.shop.flow = told.flow
     told.shop.writer.run(20)
@@ -147,7 +148,7 @@ def test_with_zookeeper_dead_it_says_so_once(told: Told, tmp_path: Path) -> None
     lost = told.world.override(
         "zookeeper_default", port=free_port(), extra={"connect_timeout_s": 1, "operation_timeout_s": 1}
     )
-    told.shop.flow = told.flow.model_copy(update={"zookeeper": lost})
+    told.shop.flow = told.flow.model_copy(update={"zookeeper_conn_id": lost})
     told.shop.dag_file(tmp_path)
     with watching(told.world, tmp_path) as watch:
         until("the first round", lambda: first_round(watch))
@@ -164,7 +165,7 @@ def test_a_mistyped_zookeeper_of_the_first_flow_leaves_airflow_to_the_next(told:
     told.shop.dag_file(tmp_path)
     (tmp_path / "mistyped.py").write_text(
         "from databus import Flow, Mock, Noop, Webhook\n"
-        'flow = Flow(name="a", source=Mock(rows=1), sinks=(Noop(),), zookeeper="zookeper_default",\n'
+        'flow = Flow(name="a", source=Mock(rows=1), sinks=(Noop(),), zookeeper_conn_id="zookeper_default",\n'
         '            alerts=(Webhook(conn_id="alerts_hook", kinds=("airflow",)),))\n'
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ class TestContinue:
         shop.assert_exact()
         shop.assert_counted()
 
-    @pytest.mark.parametrize("bound", [{"zookeeper_loss_batches": 2}, {"zookeeper_loss_seconds": 1e-6}])
+    @pytest.mark.parametrize("bound", [{"zookeeper_loss_batches": 2}, {"zookeeper_loss": timedelta(microseconds=1)}])
     def test_it_goes_on_within_bounds_only(self, away: MakeAway, bound: Any) -> None:
         shop = away(batches=6, on_zookeeper_loss="continue", **bound)
         with pytest.raises(CheckpointUnavailableError, match="its limit"):

@@ -72,7 +72,7 @@ def seen(shop: Away) -> int:
 
 
 def adopted(shop: Away, *, execute: bool = True, allow_repeats: bool = False) -> adopt.Adoption:
-    flow = shop.flow.model_copy(update={"zookeeper": shop.straight})
+    flow = shop.flow.model_copy(update={"zookeeper_conn_id": shop.straight})
     with open_services(flow, shop.world.connections, shop.settings) as services:
         if execute:
             return adopt.execute(flow, services, WHO, "restored", allow_repeats=allow_repeats)
@@ -152,7 +152,7 @@ def test_the_command_previews_and_executes(
     backup.take()
     shop.run(shop.straight)
     backup.restore()
-    flow = shop.flow.model_copy(update={"zookeeper": shop.straight})
+    flow = shop.flow.model_copy(update={"zookeeper_conn_id": shop.straight})
     lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "flow.py").write_text("\n".join(lines))

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,8 +81,10 @@ class Away:
             name=name,
             source=Mock(rows=self.rows, rows_per_transaction=PER_TRANSACTION),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=4, slots=2, tombstones=False),),
-            batching=Batching(max_rows=PER_BATCH, max_seconds=0.2, dispatch_seconds=1e9),
-            zookeeper=self.cut,
+            batching=Batching(
+                max_rows=PER_BATCH, max_wait=timedelta(seconds=0.2), dispatch_time=timedelta(seconds=1e9)
+            ),
+            zookeeper_conn_id=self.cut,
             **options,
         )
         self.spool = PlanSpool(self.settings.segment_store, "away", self.flow.name)
@@ -96,7 +99,7 @@ class Away:
         Killed tasks leave their producers behind, as in another process; a new run opens its own.
         """
         kept_sessions._kept.clear()
-        flow = self.flow.model_copy(update={"zookeeper": zookeeper or self.cut})
+        flow = self.flow.model_copy(update={"zookeeper_conn_id": zookeeper or self.cut})
         limits = WindowLimits(
             600, until_caught_up=True, lease_wait_s=wait_s, store_wait_s=control.pop("store_wait_s", 60)
         )

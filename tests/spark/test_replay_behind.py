@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -195,8 +196,10 @@ class Desk:
             source=Mock(rows=ROWS, rows_per_transaction=2, null_ratio=0),
             checks=(InRange("weight", self.minimum, severity="quarantine"),),
             sinks=tuple(Folder(name=name, path=str(self.path)) for name in ("a", "b")),
-            batching=Batching(max_rows=self.batch_rows, max_seconds=0.01, dispatch_seconds=1e9),
-            sink_outage_seconds=0.0,
+            batching=Batching(
+                max_rows=self.batch_rows, max_wait=timedelta(seconds=0.01), dispatch_time=timedelta(seconds=1e9)
+            ),
+            sink_outage=timedelta(seconds=0.0),
             lane=self.lane,
         )
 

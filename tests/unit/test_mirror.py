@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,15 @@ from databus.runtime.direct.lane import may_be_direct
 
 
 def mirror(**options: Any) -> Flow:
-    return Mirror(**{"name": "m", "source": "kafka_east", "target": "kafka_west", "topics": ("shop.*",), **options})
+    return Mirror(
+        **{
+            "name": "m",
+            "source_conn_id": "kafka_east",
+            "target_conn_id": "kafka_west",
+            "topics": ("shop.*",),
+            **options,
+        }
+    )
 
 
 def sink(**options: Any) -> MirrorTopics:
@@ -34,17 +43,17 @@ def test_a_mirror_is_a_flow_of_raw_records_in_the_direct_lane() -> None:
 
 
 def test_what_is_said_to_be_for_both_sides_reaches_both() -> None:
-    flow = Mirror(name="m", source="east", target="west", topics="t", timeout_s=7.0)
+    flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t", timeout=timedelta(seconds=7.0))
     assert [part.timeout_s for part in (flow.source, *flow.sinks)] == [7.0, 7.0]  # type: ignore[attr-defined]
 
 
 def test_what_a_mirror_follows_is_said_or_left_out() -> None:
     assert (sink().follow_settings, sink(two_way="back").follow_settings) == (True, False)
     assert sink(two_way="back", follow_settings=True).follow_settings
-    made = mirror(topics="t", heartbeat_s=10, renames={"t": "u"})
+    made = mirror(topics="t", heartbeat=timedelta(seconds=10), renames={"t": "u"})
     assert isinstance(made.source, KafkaTopics)
     assert made.source.topics == ("t", "heartbeats")
-    assert sink(topics="t", heartbeat_s=10).target("heartbeats") == "kafka_east.heartbeats"
+    assert sink(topics="t", heartbeat=timedelta(seconds=10)).target("heartbeats") == "kafka_east.heartbeats"
     assert [sink(topics=("a*", "__own"), exclude_topics=("ab",)).wants(name) for name in ("ac", "ab", "__own")] == [
         True, False, True,
     ]  # fmt: skip
@@ -75,7 +84,7 @@ def test_names_are_kept_prefixed_or_renamed() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"target": "kafka_east"}, "a loop"),
+        ({"target_conn_id": "kafka_east"}, "a loop"),
         ({"policy": "both"}, "policy='both' is unknown"),
         ({"speed": 1}, "unknown option speed"),
         ({"transforms": ()}, "unknown option transforms"),

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["flow_dag", "mirror_dag"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__ and flows_only():
         return _no_dag

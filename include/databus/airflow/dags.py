@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG
 
-from databus.airflow.timetable import staggered
+from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, flow_schedule
 from databus.checks.expected import expected_checks
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
@@ -23,7 +23,9 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 def flow_dag(  # noqa: PLR0913 - one parameter per choice
     flow: Flow,
     *,
-    every: timedelta = timedelta(minutes=1),
+    schedule: Schedule = EVERY_MINUTE,
+    every: timedelta | None = None,
+    window: timedelta | None = None,
     mode: Mode | None = None,
     wake: timedelta | None = None,
     engine: Engine = "connect",
@@ -41,19 +43,27 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 
     Args:
         flow: the flow; its name becomes the DAG id.
-        every: time between runs, and about the length of a window. Runs of different flows begin at different moments,
-            by their names, within `every` or ten minutes: many flows do not start in one second.
-        mode: "live", "standard" or "economy", see `Flow.mode`; None takes the flow's. In live mode the next run holds a
-            Spark task slot of its own while it waits for the lease; in economy mode a run ends once nothing is new.
-        wake: a run also begins when there are changes that no run moves: an idle economy flow is woken, and a dead
-            worker's flow goes on (ADR 34). The triggerer looks every five seconds; two runs begun so are at least this
-            far apart. Without, a run begins every `every` only.
-        engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
-        spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
+        schedule: when runs begin, e.g. timedelta(minutes=5), "0 6 * * *", "@hourly", a Timetable, assets, or None for
+            runs that are triggered only; default timedelta(minutes=1). With a timedelta, runs of different flows begin
+            at different moments, by their names, within it or ten minutes: many flows do not start in one second.
+            "@continuous" is refused: it starts no run beside a running one.
+        every: the same for a timedelta, e.g. timedelta(minutes=5); one of the two may be given.
+        window: how long a run moves rows at most where no next run takes over, e.g. timedelta(minutes=10). Default
+            None, the longest time between two runs of the schedule, so that one follows the other without a pause; one
+            minute where a schedule has no times (None, "@once", assets).
+        mode: "live", "standard" or "economy", see `Flow.mode`; default None, the flow's. In live mode the next run
+            holds a Spark task slot of its own while it waits for the lease; in economy mode a run ends once nothing is
+            new.
+        wake: least time between two runs that are begun because there are changes that no run moves, e.g.
+            timedelta(0): an idle economy flow is woken, and a dead worker's flow goes on (ADR 34). The triggerer looks
+            every five seconds. Default None: runs begin by the schedule only. It goes with a timedelta.
+        engine: "connect" (default) runs on a warm Spark Connect server, "submit" starts a Spark application per window.
+        spark_conn_id: the Spark connection, e.g. "spark_east"; default None, `spark_connect_default` or `spark_default`
+            by engine.
         tasks: "separate" makes three tasks, "together" does all three in `transfer`: on a small machine a task costs
-            Airflow more than a second of CPU. None is together in economy mode on Spark Connect, else separate.
-        backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
-            None for no such DAG.
+            Airflow more than a second of CPU. Default None, together in economy mode on Spark Connect, else separate.
+        backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
+            e.g. timedelta(hours=1); default one day, None for no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -77,15 +87,13 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
         flow = flow.model_copy(update={"mode": mode})
     note_given(written, flow)
-    if every < timedelta(seconds=5):
+    runs = flow_schedule(flow.name, schedule, every)
+    if window is not None and window < SHORTEST:
+        raise ConfigError(f"{caller()}: window={window} is shorter than 5 seconds", hint="Give 5 seconds or more.")
+    if wake is not None and (wake < timedelta(0) or not runs.regular):
         raise ConfigError(
-            f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least",
-            hint='Give timedelta(seconds=5) or more; mode="live" keeps rows fresh within a run.',
-        )
-    if wake is not None and (wake < timedelta(0) or "schedule" in dag_options):
-        raise ConfigError(
-            f"{caller()}: wake={wake} is to be 0 or more, and goes with `every`, not with a schedule of your own",
-            hint="Leave `schedule` out, or `wake`.",
+            f"{caller()}: wake={wake} is to be 0 or more, and goes with a timedelta, not with another schedule",
+            hint="Give schedule=timedelta(…), or leave `wake` out.",
         )
     expected_checks(flow)
     defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus", "weight_rule": "absolute"}
@@ -93,7 +101,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     options = {
         "dag_id": flow.name,
         "description": flow.description or f"{', '.join(flow.source.datasets())} → {_targets(flow)}",
-        "schedule": staggered(flow.name, every),
+        "schedule": runs.value,
         "start_date": _START,
         "catchup": False,
         "max_active_runs": _active_runs(flow.mode, woken=wake is not None),
@@ -109,6 +117,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     from databus.airflow.reporting.flow_callbacks import callbacks, listed
     from databus.airflow.reporting.lineage import end_failed
 
+    every = window or runs.between
     together = tasks == "together" or (tasks is None and flow.mode == "economy" and engine == "connect")
     of_tasks = _weighted(flow.mode, callbacks(flow, options, together=together), defaults)
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
@@ -147,9 +156,8 @@ def _three_tasks(
 
 
 def _transfer(operator: Any, flow: Flow, every: timedelta, conn_id: str, options: dict[str, Any]) -> Any:
-    interval_s = every.total_seconds()
-    window_s = interval_s + (_LIVE_OVERLAP_S if flow.mode == "live" else min(_OVERLAP_S, interval_s))
-    return operator(task_id="transfer", flow=flow, window_s=window_s, conn_id=conn_id, **options)
+    window = every + (_LIVE_OVERLAP if flow.mode == "live" else min(_OVERLAP, every))
+    return operator(task_id="transfer", flow=flow, window=window, conn_id=conn_id, **options)
 
 
 def _active_runs(mode: Mode, *, woken: bool) -> int:
@@ -180,10 +188,10 @@ def _weighted(mode: Mode, tasks: dict[str, dict[str, Any]], defaults: dict[str, 
     }
 
 
-_OVERLAP_S = 20.0
+_OVERLAP = timedelta(seconds=20)
 """A window outlasts the interval by so much at most, so that it ends by hand-over; without a successor by itself."""
 
-_LIVE_OVERLAP_S = 60.0
+_LIVE_OVERLAP = timedelta(minutes=1)
 """The same of a live flow: a successor that is late, as when many flows' runs begin at one moment, leaves no gap."""
 
 

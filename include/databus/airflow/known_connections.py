@@ -30,7 +30,7 @@ class KnownConnections:
 
 async def connections_of(flow: Flow, *, alerts: bool = False) -> KnownConnections:
     """Fetch what reading a flow's place and its source's head needs, and its alert channels where asked for."""
-    wanted = {flow.zookeeper, *(conn_id for conn_id, _ in flow.source.conn_ids())}
+    wanted = {flow.zookeeper_conn_id, *(conn_id for conn_id, _ in flow.source.conn_ids())}
     if alerts:
         channels = (spec for spec in flow.alerts if isinstance(spec, ChannelSpec))
         wanted |= {conn_id for channel in channels for conn_id, _ in channel.conn_ids()}

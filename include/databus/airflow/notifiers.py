@@ -25,12 +25,12 @@ class AlertNotifier(BaseNotifier):
     `AsyncCallback(AlertNotifier, {"flow": flow.to_json(), "kind": "deadline"})`.
 
     Args:
-        flow: the flow, or its JSON.
-        kind: what is told at once: "failure" of the task, "deadline" missed by the run; None for nothing but what the
-            rules say.
-        well: tasks whose failure is over.
-        ends: whether the run is over with what is told: then it is not late any more.
-        context: Airflow's context, where it is given at construction.
+        flow: the flow, as `Flow(…)` returned it, or its JSON.
+        kind: what is told at once: "failure" (default) of the task, "deadline" missed by the run; None for nothing but
+            what the rules say.
+        well: tasks whose failure is over, e.g. ("transfer",); default none.
+        context: Airflow's context, where it is given at construction; default None.
+        ends: whether the run is over with what is told: then it is not late any more. Default False.
     """
 
     def __init__(

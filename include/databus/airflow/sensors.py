@@ -11,23 +11,29 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.operators.failures import airflow_outcome
 from databus.core.flow import Flow
+from databus.core.former_names import seconds_of_former
 from databus.ops.health.head import FlowPosition, HeadLook
 
 
 class _FlowSensor(BaseOperator):
-    """Looks once from the worker, and leaves the waiting to the triggerer.
+    """Sensor of a flow: it looks once from the worker, and leaves the waiting to the triggerer.
 
     Args:
-        flow: the flow.
-        poll_s: seconds between looks.
-        wait: how long to wait before the task fails; None for ever.
+        flow: the flow, as `Flow(…)` returned it.
+        poll: time between looks, e.g. timedelta(seconds=30); default 5 seconds.
+        wait: time after which the task fails, e.g. timedelta(hours=1); default None, never.
+        **options: further arguments of an operator, e.g. task_id="fresh".
     """
 
     ui_color = "#efe4fd"
 
-    def __init__(self, *, flow: Flow, poll_s: float = 5.0, wait: timedelta | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, flow: Flow, poll: timedelta = timedelta(seconds=5), wait: timedelta | None = None, **options: Any
+    ) -> None:
+        if "poll_s" in options:
+            poll = seconds_of_former(type(self).__name__, "poll_s", "poll", options.pop("poll_s"))
         super().__init__(**options)
-        self.flow, self.poll_s, self.wait = flow, poll_s, wait
+        self.flow, self.poll_s, self.wait = flow, poll.total_seconds(), wait
 
     def execute(self, context: Any) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Return the flow's place once it is as wished."""
@@ -69,7 +75,14 @@ class _FlowSensor(BaseOperator):
 
 
 class ChangesSensor(_FlowSensor):
-    """Waits until a flow's source has changes that the flow has not committed: of a shared log, of its own tables."""
+    """Sensor for changes at a flow's source that the flow has not committed: of a shared log, of its own tables.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        poll: time between looks, e.g. timedelta(seconds=30); default 5 seconds.
+        wait: time after which the task fails, e.g. timedelta(hours=1); default None, never.
+        **options: further arguments of an operator, e.g. task_id="changes".
+    """
 
     def looked(self, look: HeadLook) -> FlowPosition:
         """Return where the flow stands, and whether there are changes."""
@@ -87,17 +100,23 @@ class ChangesSensor(_FlowSensor):
 
 
 class LagSensor(_FlowSensor):
-    """Waits until a flow is at most so far behind its source: a report that needs fresh data starts after it.
+    """Sensor for the lag of a flow: a report that needs fresh data starts after it.
 
     Args:
-        max_seconds: age of the oldest uncommitted change; None for no such bound.
-        max_bytes: log bytes not committed; None for no such bound.
-        **options: see `_FlowSensor`.
+        max_lag: greatest age of the oldest uncommitted change, e.g. timedelta(minutes=5); default one minute, None for
+            no such bound.
+        max_bytes: most log bytes that are not committed, e.g. 1_000_000; default None, no such bound.
+        **options: flow, poll and wait as of `ChangesSensor`, and further arguments of an operator.
     """
 
-    def __init__(self, *, max_seconds: float | None = 60.0, max_bytes: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, max_lag: timedelta | None = timedelta(minutes=1), max_bytes: int | None = None, **options: Any
+    ) -> None:
+        if "max_seconds" in options:
+            max_lag = seconds_of_former("LagSensor", "max_seconds", "max_lag", options.pop("max_seconds"))
         super().__init__(**options)
-        self.max_seconds, self.max_bytes = max_seconds, max_bytes
+        self.max_seconds = None if max_lag is None else max_lag.total_seconds()
+        self.max_bytes = max_bytes
 
     def is_met(self, place: FlowPosition) -> bool:
         """Tell whether the lag is within the bounds."""

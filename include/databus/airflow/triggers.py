@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
@@ -141,27 +142,36 @@ class ChangesTrigger(BaseEventTrigger):
 
     Args:
         flow: the flow, or its JSON.
-        poll_s: seconds between looks.
-        again_s: see above.
-        apart_s: seconds between two events at least.
-        once: end after the first event, running or not, or with the error that ended it; what ChangesSensor asks for.
-        wakes: the DAG that has a run begin then: its runs are asked for, and a flow without a checkpoint is left to
-            its timetable's first run. None where something else is told of the changes.
+        poll_s: `poll` in seconds, as Airflow stores it; default 5.
+        again_s: `again` in seconds, as Airflow stores it; default 300.
+        apart_s: `apart` in seconds, as Airflow stores it; default 0.
+        poll: time between looks, e.g. timedelta(seconds=30).
+        again: time until it fires again for one place of the flow, e.g. timedelta(minutes=10).
+        apart: least time between two events, e.g. timedelta(minutes=1).
+        once: whether it ends after the first event, running or not, or with the error that ended it, as ChangesSensor
+            needs it; default False.
+        wakes: DAG that has a run begin then, e.g. "orders": its runs are asked for, and a flow without a checkpoint is
+            left to its timetable's first run. Default None, where something else is told of the changes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the stored form and the written one
         self,
         flow: Flow | dict[str, Any],
         poll_s: float = 5.0,
         again_s: float = 300.0,
         apart_s: float = 0.0,
         *,
+        poll: timedelta | None = None,
+        again: timedelta | None = None,
+        apart: timedelta | None = None,
         once: bool = False,
         wakes: str | None = None,
     ) -> None:
         super().__init__()
         self.flow = flow.to_json() if isinstance(flow, Flow) else flow
-        self.poll_s, self.again_s, self.apart_s = poll_s, again_s, apart_s
+        self.poll_s = poll_s if poll is None else poll.total_seconds()
+        self.again_s = again_s if again is None else again.total_seconds()
+        self.apart_s = apart_s if apart is None else apart.total_seconds()
         self.once, self.wakes = once, wakes
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

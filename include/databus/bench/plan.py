@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from databus import Batching, Flow, Mirror, __version__
@@ -121,10 +122,10 @@ def _opened(
 def _flow(name: str, options: PlanOptions) -> Flow:
     return Mirror(
         name=f"bench_plan_{name}",
-        source="kafka_east",
-        target="kafka_west",
+        source_conn_id="kafka_east",
+        target_conn_id="kafka_west",
         topics="planned_*",
-        batching=Batching(max_rows=100 * options.partitions, max_seconds=1.0),
+        batching=Batching(max_rows=100 * options.partitions, max_wait=timedelta(seconds=1)),
     )
 
 

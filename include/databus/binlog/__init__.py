@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["LogReader", "read_file", "read_files", "read_server"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'databus.binlog' has no attribute {name!r}")

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class AcceptedValues(RowCheck):
-    """The column's value is one of `values`, or NULL: `AcceptedValues("status", ("new", "paid"))`.
+    """Set of values that a column may have beside NULL: `AcceptedValues("status", ("new", "paid"))`.
 
     Attributes:
-        values: what is accepted; text is read as the column's type, so "1.50" accepts 1.5 in a decimal column.
+        values: what is accepted, e.g. ("new", "paid"); text is read as the column's type, so "1.50" accepts 1.5 in a
+            decimal column.
     """
 
     kind: ClassVar[str] = "accepted_values"

@@ -21,11 +21,11 @@ REASONS = ("undecodable", "unframed", "schema_unknown")
 
 
 class Decodable(RowCheck):
-    """No value of the column is flagged as bytes that are not of its format: `Decodable("name")`.
+    """Absence of values that are flagged as bytes not of their column's format: `Decodable("name")`.
 
     Attributes:
-        column: name at the source, as in flags; a transform that renames or drops it changes nothing.
-        reason: one flag alone, "" for any of undecodable, unframed, schema_unknown.
+        column: name at the source, as in flags, e.g. "name"; a transform that renames or drops it changes nothing.
+        reason: one flag alone, e.g. "unframed"; default "", for any of undecodable, unframed, schema_unknown.
     """
 
     kind: ClassVar[str] = "decodable"

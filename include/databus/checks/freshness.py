@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -10,25 +10,29 @@ from pydantic import Field
 from databus.checks.batch_check import BatchCheck
 from databus.core.batches.report import CheckResult
 from databus.core.state.plan import SourcePlan
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 
 
 class Freshness(BatchCheck):
-    """When a batch was planned, its newest commit was at most `max_age_s` old: `Freshness(300)`.
+    """Bound on the age of a batch's newest commit when it was planned: `Freshness(timedelta(minutes=5))`.
 
     Age is the plan's clock minus the watermark (running maximum of commit time), so a re-run of the plan measures
     the same; a batch without a known commit time is not judged.
 
     Attributes:
-        max_age_s: greatest accepted age in seconds.
+        max_age: greatest accepted age, e.g. timedelta(minutes=5).
     """
 
     kind: ClassVar[str] = "freshness"
 
-    max_age_s: float = Field(gt=0)
+    max_age: Duration = Field(gt=ZERO)
 
-    def __init__(self, max_age_s: float | None = None, /, **options: Any):
-        if max_age_s is not None:
-            options["max_age_s"] = max_age_s
+    max_age_s: ClassVar = Stored[float]("max_age", SECOND)
+
+    def __init__(self, max_age: timedelta | float | None = None, /, **options: Any):
+        if max_age is not None:
+            # A number, in seconds, was the only way to say it before.
+            options["max_age" if isinstance(max_age, timedelta) else "max_age_s"] = max_age
         super().__init__(**options)
 
     def arguments(self) -> tuple[str, ...]:

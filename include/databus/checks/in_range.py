@@ -18,11 +18,12 @@ Bound = Plain | None
 
 
 class InRange(RowCheck):
-    """The column's value lies in [minimum, maximum], or is NULL: `InRange("amount", minimum=0)`.
+    """Bounds of a column's values, NULL beside them: `InRange("amount", minimum=0)`.
 
     Attributes:
-        minimum: smallest accepted value, None for no lower bound; dates, times and long decimals as text: "2024-01-01".
-        maximum: largest accepted value, None for no upper bound.
+        minimum: smallest accepted value, e.g. 0; dates, times and long decimals as text: "2024-01-01". Default None, no
+            lower bound.
+        maximum: largest accepted value, e.g. 1000; default None, no upper bound.
     """
 
     kind: ClassVar[str] = "in_range"

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class NotNull(RowCheck):
-    """The column is not NULL: `NotNull("order_id")`. Zero dates and other values without a typed form are values."""
+    """Absence of NULL in a column: `NotNull("order_id")`.
+
+    Zero dates and other values without a typed form are values.
+    """
 
     kind: ClassVar[str] = "not_null"
 

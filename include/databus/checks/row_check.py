@@ -25,10 +25,11 @@ class RowCheck(CheckSpec):
     that the image does not hold (row image MINIMAL or NOBLOB) has no value to judge and does not violate.
 
     Attributes:
-        column: name after all transforms; case does not matter where that is unambiguous.
-        tables: fnmatch patterns of `database.table`. A table meant by them must have the column; for "*" tables
-            without it are passed over.
-        ops: operations of the rows that are looked at; of a delete the before-image.
+        column: name after all transforms, e.g. "customer_id"; case does not matter where that is unambiguous.
+        tables: fnmatch patterns of `database.table`, e.g. ("shop.orders",); default all. A table meant by them must
+            have the column; for "*" tables without it are passed over.
+        ops: operations of the rows that are looked at, of a delete the before-image, e.g. ("c", "u", "d"); default
+            creates, updates and snapshot reads.
     """
 
     ops: ClassVar[tuple[str, ...]] = ("c", "u", "r")

@@ -19,16 +19,16 @@ from databus.core.tables.wanted import ColumnsWanted
 
 
 class Schema(BatchCheck):
-    """A table's columns, as the log has them where a batch reads: `Schema("shop.orders", {"id": "bigint"})`.
+    """Definition of a table's columns in the log where a batch reads: `Schema("shop.orders", {"id": "bigint"})`.
 
     Judged is each definition that the table has in the batch, before the transforms; a batch without rows of the table
     is not judged. With severity "fail" nothing is dispatched from the first row on that was written under another one.
 
     Attributes:
-        table: `database.table`.
+        table: `database.table`, e.g. "shop.orders".
         columns: column → type in the source's words, e.g. "decimal(12,2)"; without brackets every length will do, and
             "" stands for every type.
-        exact: whether further columns are drift too.
+        exact: whether further columns are drift too; default False.
     """
 
     kind: ClassVar[str] = "schema"

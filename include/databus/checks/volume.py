@@ -13,11 +13,11 @@ from databus.core.state.plan import SourcePlan
 
 
 class Volume(BatchCheck):
-    """The row changes of a batch, before any filter, number between two bounds: `Volume(maximum_rows=1_000_000)`.
+    """Bounds of a batch's number of row changes, before any filter: `Volume(maximum_rows=1_000_000)`.
 
     Attributes:
-        minimum_rows: fewest rows accepted, None for no bound.
-        maximum_rows: most rows accepted, None for no bound.
+        minimum_rows: fewest rows accepted, e.g. 1; default None, no bound.
+        maximum_rows: most rows accepted, e.g. 1_000_000; default None, no bound.
     """
 
     kind: ClassVar[str] = "volume"

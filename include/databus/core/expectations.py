@@ -89,8 +89,8 @@ class Expectations:
     Args:
         what: an expectation or suite of Great Expectations, a suite file (JSON or YAML, its path relative to the file
             that says so), their JSON, or several of these.
-        action: "warn", "quarantine" or "fail".
-        tables: fnmatch patterns of `database.table`; all tables of the source by default.
+        action: "warn" (default), "quarantine" or "fail".
+        tables: fnmatch patterns of `database.table`, e.g. ("shop.orders",); by default all tables of the source.
     """
 
     what: Any
@@ -134,7 +134,7 @@ def _each(value: Any, action: Action, tables: tuple[str, ...]) -> Iterator[Expec
 
 def _of_json(data: Mapping[str, Any], action: Action, tables: tuple[str, ...]) -> Iterator[Expectation]:
     if data.get("kind") == Expectation.kind:
-        yield Expectation(**options_of(data))
+        yield Expectation.from_stored(options_of(data))
         return
     if "expectations" in data:
         for item in data["expectations"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -15,6 +16,7 @@ from databus.core.expectations import Expectation, expectations_of
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
 from databus.core.stored_json import canonical_json
+from databus.core.stored_options import HOUR, SECOND, ZERO, Duration, Stored
 
 _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     {
@@ -43,33 +45,38 @@ Mode = Literal["live", "standard", "economy"]
 
 
 class Flow(Spec):
-    """A flow.
+    """Flow of rows from one source through transforms and checks to sinks.
+
+    For example `Flow(name="orders", source=MysqlBinlog(…), sinks=(Kafka(…),), sink_outage=timedelta(minutes=1))`.
 
     Attributes:
-        name: lower-case identifier; names the DAG, the znodes and the markers.
-        source: where rows come from.
-        transforms: applied in order.
-        checks: applied after the transforms.
+        name: lower-case identifier, e.g. "orders_to_kafka"; names the DAG, the znodes and the markers.
+        source: where rows come from, e.g. `MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",))`.
+        transforms: applied in order, e.g. (DropColumns("card_number"),); default none.
+        checks: applied after the transforms, e.g. (NotNull("customer_id"),); default none.
         expectations: of Great Expectations, on the rows as the transforms leave them: expectations, suites, suite
-            files, or `Expectations` around them; one result per run.
-        sinks: where rows go; each takes the routes it names.
-        batching: bounds of a micro-batch.
-        sink_outage_seconds: of several sinks, how long one may be unavailable or turn rows away before the others go on
-            without it; it catches up by itself from a checkpoint of its own.
-        zookeeper: conn_id of the checkpoint store.
-        on_zookeeper_loss: "stop" finishes the batch in hand, waits at its commit and fails when that takes long;
-            "continue" goes on without ZooKeeper, held together by the sinks' markers, and brings it up to date when it
-            is back. Needs a sink with markers (Kafka).
-        zookeeper_loss_seconds: how long it goes on so at most.
-        zookeeper_loss_batches: how many batches at most.
-        lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
-            looks at values, no row check of severity fail, sinks that can); "spark" always goes through Spark's
+            files, or `Expectations` around them; one result per run. E.g. "suites/orders.json"; default none.
+        sinks: where rows go; each takes the routes it names. E.g. (Kafka(conn_id="kafka_east"),).
+        batching: bounds of a micro-batch, e.g. `Batching(max_rows=50_000)`; default `Batching()`.
+        sink_outage: time that one of several sinks may be unavailable or turn rows away before the others go on without
+            it; it catches up by itself from a checkpoint of its own. E.g. timedelta(minutes=2); default 30 seconds.
+        zookeeper_conn_id: connection of the checkpoint store, e.g. "zookeeper_east"; default "zookeeper_default".
+        on_zookeeper_loss: "stop" (default) finishes the batch in hand, waits at its commit and fails when that takes
+            long; "continue" goes on without ZooKeeper, held together by the sinks' markers, and brings it up to date
+            when it is back. Needs a sink with markers (Kafka).
+        zookeeper_loss: longest time to run without ZooKeeper, with "continue", e.g. timedelta(minutes=30); default one
+            hour.
+        zookeeper_loss_batches: most batches to run without ZooKeeper, e.g. 1_000; default 10,000.
+        lane: "auto" (default) encodes rows where they are read if nothing of the flow needs them in Spark (no transform
+            that looks at values, no row check of severity fail, sinks that can); "spark" always goes through Spark's
             DataFrames.
-        mode: "live" keeps a Spark task at hand, and the next run's as well while it waits, so that a change is readable
-            within a fraction of a second; "standard" starts a Spark job per batch; "economy" also ends its runs as soon
-            as nothing is new, so that a quiet flow holds nothing, and is as fresh as its schedule.
-        description: one line for lists and the UI.
-        alerts: channels (`Email`, `Webhook`, `Notifier`) and at most one `AlertWhen` with thresholds.
+        mode: default "standard". "live" keeps a Spark task at hand, and the next run's as well while it waits, so that
+            a change is readable within a fraction of a second; "standard" starts a Spark job per batch; "economy" also
+            ends its runs as soon as nothing is new, so that a quiet flow holds nothing, and is as fresh as its
+            schedule.
+        description: one line for lists and the UI, e.g. "orders to the west"; default "".
+        alerts: channels (`Email`, `Webhook`, `Notifier`) and at most one `AlertWhen` with thresholds, e.g.
+            (AlertWhen(lag=timedelta(minutes=1)), Email(to="ops@example.com")); default none.
     """
 
     kind: ClassVar[str] = "flow"
@@ -81,15 +88,19 @@ class Flow(Spec):
     expectations: tuple[Expectation, ...] = ()
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
-    sink_outage_seconds: float = Field(30.0, ge=0)
-    zookeeper: str = "zookeeper_default"
+    sink_outage: Duration = Field(timedelta(seconds=30), ge=ZERO)
+    zookeeper_conn_id: str = "zookeeper_default"
     on_zookeeper_loss: Literal["stop", "continue"] = "stop"
-    zookeeper_loss_seconds: float = Field(3600.0, gt=0)
+    zookeeper_loss: Duration = Field(HOUR, gt=ZERO)
     zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
     mode: Mode = "standard"
     description: str = ""
     alerts: tuple[SerializeAsAny[AlertSpec], ...] = ()
+
+    sink_outage_seconds: ClassVar = Stored[float]("sink_outage", SECOND)
+    zookeeper: ClassVar = Stored[str]("zookeeper_conn_id")
+    zookeeper_loss_seconds: ClassVar = Stored[float]("zookeeper_loss", SECOND)
 
     @field_validator("name")
     @classmethod
@@ -127,9 +138,9 @@ class Flow(Spec):
             "checks": [c.to_json() for c in self.checks],
             **({"expectations": [e.to_json() for e in self.expectations]} if self.expectations else {}),
             "sinks": [s.to_json() for s in self.sinks],
-            "batching": self.batching.model_dump(mode="json"),
+            "batching": self.batching.stored(),
             "sink_outage_seconds": self.sink_outage_seconds,
-            "zookeeper": self.zookeeper,
+            "zookeeper": self.zookeeper_conn_id,
             "on_zookeeper_loss": self.on_zookeeper_loss,
             "zookeeper_loss_seconds": self.zookeeper_loss_seconds,
             "zookeeper_loss_batches": self.zookeeper_loss_batches,

@@ -200,7 +200,8 @@ class CheckSpec(Spec):
     """Base of all check specs.
 
     Attributes:
-        severity: "warn" counts, "quarantine" holds the row back, "fail" fails the batch before anything is dispatched.
+        severity: "warn" counts, "quarantine" (default) holds the row back, "fail" fails the batch before anything is
+            dispatched.
     """
 
     severity: Literal["warn", "quarantine", "fail"] = "quarantine"
@@ -236,8 +237,10 @@ class SinkSpec(Spec):
     """Base of all sink specs.
 
     Attributes:
-        name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
-        routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
+        name: name of the sink inside the flow, e.g. "west"; default "", the kind. Part of markers and znodes: renaming
+            starts anew.
+        routes: patterns (fnmatch) of routes this sink takes, e.g. ("shop.*",); default all. A row's route is
+            `database.table` unless a Route sets it.
         direct: whether the opened sink is a `DirectSink`.
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
         needs_key: whether it refuses rows of tables without a primary key.

@@ -41,7 +41,7 @@ def open_services(
     clock = SystemClock()
     large = LargeValues(settings.segment_store, settings.installation)
     with ExitStack() as stack:
-        store = stack.enter_context(ZooKeeperCheckpoints.open(connections.get(flow.zookeeper), clock, large))
+        store = stack.enter_context(ZooKeeperCheckpoints.open(connections.get(flow.zookeeper_conn_id), clock, large))
         recorder = _LateRecorder(settings.records_url, stack)
         if records:
             recorder.opened  # noqa: B018 - a wrong URL is refused before anything moves

@@ -17,7 +17,7 @@ class Console(SinkSpec):
     """JSON lines on standard output; at least once, a retried batch is printed again. Workers on the same machine only.
 
     Attributes:
-        limit: rows printed per batch at most; all are counted.
+        limit: rows printed per batch at most, e.g. 5; all are counted. Default 20.
     """
 
     kind: ClassVar[str] = "console"

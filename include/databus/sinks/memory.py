@@ -15,7 +15,7 @@ class Memory(SinkSpec):
     """Rows into a list of this process; Spark's workers must run on the same machine. A retried batch replaces itself.
 
     Attributes:
-        store: name of the list; read it with `databus.sinks.memory.records(store)`.
+        store: name of the list, e.g. "orders"; default "default". Read it with `databus.sinks.memory.records(store)`.
     """
 
     kind: ClassVar[str] = "memory"

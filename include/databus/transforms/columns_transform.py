@@ -16,13 +16,13 @@ from databus.transforms.table_transform import TableTransform
 
 
 class ColumnsTransform(TableTransform):
-    """A transform that is written with its columns first: `Hash("email", "phone", tables=("shop.orders",))`.
+    """Transform that is written with its columns first: `Hash("email", "phone", tables=("shop.orders",))`.
 
     Attributes:
-        columns: names; case does not matter where that is unambiguous.
+        columns: names, e.g. "email"; case does not matter where that is unambiguous.
         former: names that columns had, or that were dropped, as `database.table.column`: taken like the others where
             that table has them, and not missed where it has not. The table may be an fnmatch pattern; a column alone is
-            meant in every table, which is watched for a loss of it no more.
+            meant in every table, which is watched for a loss of it no more. Default none.
     """
 
     keeps: ClassVar[bool] = False

@@ -15,9 +15,9 @@ class DropColumns(ColumnsTransform):
     Columns of the primary key are refused: their values stand in every record's key.
 
     Attributes:
-        columns: names; case does not matter where that is unambiguous.
+        columns: names, e.g. "card_number"; case does not matter where that is unambiguous.
         former: names that columns had earlier, as `database.table.column`: hidden as well where that table has them,
-            and not missed where it has not.
+            and not missed where it has not. E.g. ("shop.orders.card",); default none.
     """
 
     kind: ClassVar[str] = "drop"

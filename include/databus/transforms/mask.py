@@ -23,11 +23,12 @@ class Mask(ColumnsTransform):
     their values stand in every record's key.
 
     Attributes:
-        columns: names; case does not matter where that is unambiguous.
+        columns: names, e.g. "card_number"; case does not matter where that is unambiguous.
         former: names that columns had earlier, as `database.table.column`: hidden as well where that table has them,
-            and not missed where it has not.
-        value: what is shown in place of the hidden part.
-        keep_last: number of characters at the end that stay readable; numbers and temporals count as their text.
+            and not missed where it has not. E.g. ("shop.orders.card",); default none.
+        value: text in place of the hidden part, e.g. "xxx"; default "***".
+        keep_last: number of characters at the end that stay readable, e.g. 4; default 0. Numbers and temporals count as
+            their text.
     """
 
     kind: ClassVar[str] = "mask"

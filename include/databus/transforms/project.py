@@ -15,7 +15,8 @@ class Project(ColumnsTransform):
     images.
 
     Attributes:
-        columns: names; case does not matter where that is unambiguous. A table that has none of them passes unchanged.
+        columns: names, e.g. "order_id"; case does not matter where that is unambiguous. A table that has none of them
+            passes unchanged.
     """
 
     kind: ClassVar[str] = "project"

@@ -18,7 +18,7 @@ class RenameColumns(TableTransform):
     The record's key is not touched: it keeps the source's names and values.
 
     Attributes:
-        mapping: present name → new name.
+        mapping: present name → new name, e.g. {"amt": "amount"}.
     """
 
     kind: ClassVar[str] = "rename"

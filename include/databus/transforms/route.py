@@ -22,8 +22,8 @@ class Route(TableTransform):
     The first pattern that matches `database.table` wins. TRUNCATE and DDL rows are routed by the table they name.
 
     Attributes:
-        mapping: fnmatch pattern of `database.table` → route.
-        default: route of all other tables; None leaves it as it is, at first `database.table`.
+        mapping: fnmatch pattern of `database.table` → route, e.g. {"shop.*": "shop"}.
+        default: route of all other tables, e.g. "rest"; default None leaves it as it is, at first `database.table`.
     """
 
     kind: ClassVar[str] = "route"

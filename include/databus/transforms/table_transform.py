@@ -19,7 +19,8 @@ class TableTransform(TransformSpec):
     """Base of the transforms that see the typed view of each table.
 
     Attributes:
-        tables: fnmatch patterns of `database.table` it applies to; rows of other tables pass unchanged.
+        tables: fnmatch patterns of `database.table` it applies to, e.g. ("shop.orders",); default all.
+            Rows of other tables pass unchanged.
     """
 
     tables: tuple[str, ...] = EVERY_TABLE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from confluent_kafka import KafkaException
 
@@ -58,12 +59,12 @@ class MirrorHarness(Harness):
         topics = {f"{name}.a": 5, f"{name}.b": 3}
         flow = Mirror(
             name=name,
-            source=f"kafka_{SOURCE}",
-            target=f"kafka_{TARGET}",
+            source_conn_id=f"kafka_{SOURCE}",
+            target_conn_id=f"kafka_{TARGET}",
             topics=f"{name}.*",
             slots=2,
             chunk_rows=10,
-            timeout_s=20,
+            timeout=timedelta(seconds=20),
             replication_factor=target.brokers,
             topic_config={"min.insync.replicas": str(max(1, target.brokers - 1))},
         )

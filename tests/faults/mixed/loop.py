@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -69,11 +70,18 @@ class MixedLoop:
             name=name,
             source=self.writer.create(),
             sinks=(
-                Kafka(conn_id="kafka_three", topic=name, partitions=5, slots=2, chunk_rows=50, timeout_s=20),
+                Kafka(
+                    conn_id="kafka_three",
+                    topic=name,
+                    partitions=5,
+                    slots=2,
+                    chunk_rows=50,
+                    timeout=timedelta(seconds=20),
+                ),
                 Elasticsearch(conn_id="opensearch_default", slots=2, bulk_bytes=100_000),
             ),
-            zookeeper="zookeeper_three",
-            sink_outage_seconds=_OUTAGE_S,
+            zookeeper_conn_id="zookeeper_three",
+            sink_outage=timedelta(seconds=_OUTAGE_S),
         )
         self.writer.write(30)
         self.topic = TopicOracle(world.sandbox.address(KAFKA), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import timedelta
 
 import jsonschema
 import pytest
@@ -37,7 +38,7 @@ def test_rows_that_are_flagged_arrive_whole(world: World, database: str) -> None
                 conn_id="opensearch_default", index="path-flags", mapping={"dynamic": "strict", "properties": fields}
             ),
         ),
-        batching=Batching(max_seconds=0.2),
+        batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
     world.run(flow)
     records = list(topic_records(world.sandbox.address("kafka"), "path_flags"))

@@ -44,14 +44,14 @@ def test_volume(check: Volume, rows: int, violations: int) -> None:
     ("age_s", "expected"), [(300, (1, 0, "300.000 s")), (300.5, (1, 1, "300.500 s")), (None, (0, 0, "no commit time"))]
 )
 def test_freshness(age_s: float | None, expected: tuple[int, int, str]) -> None:
-    result = Freshness(300).evaluate(planned(age_s=age_s), NOW)
+    result = Freshness(timedelta(seconds=300)).evaluate(planned(age_s=age_s), NOW)
 
     assert (result.evaluated, result.violations, result.observed) == expected
 
 
 def test_no_row_violates_a_check_of_the_batch() -> None:
-    assert Freshness(300).violation(object()) is None
-    assert Freshness(300).severity == "warn"
+    assert Freshness(timedelta(seconds=300)).violation(object()) is None
+    assert Freshness(timedelta(seconds=300)).severity == "warn"
 
 
 def test_statements_that_change_rows_without_row_events_are_a_warning_per_table() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from databus.checks.accepted_values import AcceptedValues
@@ -24,7 +26,7 @@ SPECS: list[tuple[CheckSpec, str]] = [
     (InRange("amount", 0, "9.5"), "in_range(amount, 0..9.5)"),
     (InRange("day", minimum="2024-01-01"), "in_range(day, 2024-01-01..)"),
     (Volume(minimum_rows=1), "volume(1..)"),
-    (Freshness(300), "freshness(300s)"),
+    (Freshness(timedelta(seconds=300)), "freshness(300s)"),
     (Schema("shop.orders", {"id": "bigint"}, severity="fail"), "schema(shop.orders)"),
 ]
 
@@ -34,7 +36,7 @@ def test_names_and_json(spec: CheckSpec, name: str) -> None:
     data = spec.to_json()
 
     assert spec.check_name == spec.label() == name
-    assert spec_class("checks", data["kind"])(**options_of(data)) == spec
+    assert spec_class("checks", data["kind"]).from_stored(options_of(data)) == spec
     assert spec.looks_at_rows == (data["kind"] not in ("volume", "freshness", "schema"))
 
 
@@ -52,7 +54,7 @@ def test_tables() -> None:
         (Volume, {}, "give minimum_rows"),
         (Volume, {"minimum_rows": 2, "maximum_rows": 1}, "above maximum_rows"),
         (Volume, {"minimum_rows": 1, "severity": "quarantine"}, "no row to quarantine"),
-        (Freshness, {"max_age_s": 0}, "greater than 0"),
+        (Freshness, {"max_age": timedelta(0)}, "greater than 0"),
         (NotNull, {}, "missing option 'column'"),
         (NotNull, {"column": "a", "severity": "panic"}, "severity"),
     ],

@@ -125,7 +125,7 @@ def test_alerts_of_the_other_flows_are_listed_beside_one_that_cannot_be_looked_a
     nobody = {"conn_type": "zookeeper", "host": "127.0.0.1", "port": 1}
     nobody["extra"] = json.dumps({"connect_timeout_s": 1, "operation_timeout_s": 1})
     monkeypatch.setenv("AIRFLOW_CONN_ZK_AWAY", json.dumps(nobody))
-    for name, more in (("one", ""), ("two", ""), ("way", ", zookeeper='zk_away'")):
+    for name, more in (("one", ""), ("two", ""), ("way", ", zookeeper_conn_id='zk_away'")):
         (tmp_path / f"{name}.py").write_text(FLOW.format(name=name, more=more))
     done = CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)])
     assert done.exit_code == 4

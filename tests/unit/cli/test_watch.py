@@ -16,7 +16,7 @@ def test_a_flow_that_cannot_be_reached_is_named_with_the_reason(
 ) -> None:
     (tmp_path / "away.py").write_text(
         "from databus import Flow, Mock, Noop\n"
-        "flow = Flow(name='away', source=Mock(rows=1), sinks=(Noop(),), zookeeper='zk_away')\n"
+        "flow = Flow(name='away', source=Mock(rows=1), sinks=(Noop(),), zookeeper_conn_id='zk_away')\n"
     )
     seconds = {"connect_timeout_s": 1, "operation_timeout_s": 1}
     nobody = {"conn_type": "zookeeper", "host": "127.0.0.1", "port": 1, "extra": seconds}

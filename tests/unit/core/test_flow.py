@@ -6,6 +6,7 @@ import pickle
 import runpy
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,7 +85,7 @@ class TestBadOptions:
             MysqlBinlog(conn_id="m", tables=7)
 
     def test_bounds_of_a_batch(self) -> None:
-        for wrong in ({"max_rows": 0}, {"max_bytes": -1}, {"max_seconds": 0}):
+        for wrong in ({"max_rows": 0}, {"max_bytes": -1}, {"max_wait": timedelta(0)}):
             with pytest.raises(ConfigError, match=next(iter(wrong))):
                 Batching(**wrong)
 
@@ -110,7 +111,7 @@ class TestBadOptions:
 
     def test_another_package_that_begins_alike_is_the_callers_code(self, tmp_path: Path) -> None:
         """`databus_extra` beside `databus` is not `databus`."""
-        import databus.core.spec as module
+        import databus.core.callers as module
 
         neighbour = f"{module._PACKAGE.rstrip('/')}_extra/flows.py"
         code = compile("\n\nLines(nope=1)", neighbour, "exec")
@@ -159,7 +160,7 @@ class TestSpecHash:
         assert flow(**change).spec_hash("1") != flow().spec_hash("1")
 
     @pytest.mark.parametrize(
-        "change", [{"batching": Batching(max_rows=5)}, {"zookeeper": "other"}, {"description": "text"}]
+        "change", [{"batching": Batching(max_rows=5)}, {"zookeeper_conn_id": "other"}, {"description": "text"}]
     )
     def test_what_does_not_leaves_it(self, change: dict[str, Any]) -> None:
         assert flow(**change).spec_hash("1") == flow().spec_hash("1")

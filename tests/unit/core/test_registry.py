@@ -82,7 +82,7 @@ class TestFlowFromJson:
             source=spec_class("sources", "mock")(rows=5),
             sinks=(spec_class("sinks", "noop")(), spec_class("sinks", "noop")(name="second")),
             batching=Batching(max_rows=5),
-            zookeeper="zk",
+            zookeeper_conn_id="zk",
             description="text",
         )
 

@@ -5,7 +5,7 @@ A new field belongs into one of the two lists below.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,7 +22,8 @@ from databus.sources.mock.spec import Mock
 
 MOST = Kafka(conn_id="k")
 SINK = {"name": "other", "routes": ("x.*",)}
-KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "compression": "zstd", "timeout_s": 5.0,
+KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "compression": "zstd",
+             "timeout": timedelta(seconds=5),
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
               "ddl": True, "chunk_rows": 5, "profile": "at_least_once"}  # fmt: skip
@@ -30,14 +31,14 @@ NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "
 CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MysqlBinlog(conn_id="m", tables=("shop.*",)),
-        {"start": "earliest", "headroom_s": 60, "on_missing_table": "wait", "on_partition_ddl": "fail"},
+        {"start": "earliest", "headroom": timedelta(minutes=1), "on_missing_table": "wait", "on_partition_ddl": "fail"},
         {"conn_id": "x", "tables": ("x.*",), "exclude_tables": ("shop.a",), "decoder": "library", "flavor": "mariadb",
          "row_filters": (HashPartition(tables=("shop.*",), columns=("id",), partitions=2, keep=(0,)),),
          "claim_over_bytes": 2048},
     ),
     (
         KafkaTopics(conn_id="k", topics=("t",)),
-        {"start": "earliest", "on_gap": "latest", "on_missing_topic": "wait", "timeout_s": 5.0,
+        {"start": "earliest", "on_gap": "latest", "on_missing_topic": "wait", "timeout": timedelta(seconds=5),
          "consumer": {"fetch.max.bytes": 9}},
         {"conn_id": "x", "topics": ("x",), "exclude_topics": ("a",), "isolation": "read_uncommitted", "raw": True,
          "key_format": "json", "value_format": "avro", "registry_conn_id": "r", "on_undecodable": "fail",
@@ -53,7 +54,8 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MirrorTopics(conn_id="k", source_conn_id="s"),
         {**KAFKA_HOW, "partner": "back", "grow": False, "groups": (), "copy_settings": False, "follow_settings": False,
-         "configs": ("a",), "exclude_configs": ("b",), "sync_acls": True, "max_bytes_per_s": 10_000, "heartbeat_s": 5},
+         "configs": ("a",), "exclude_configs": ("b",), "sync_acls": True, "max_bytes_per_s": 10_000,
+         "heartbeat": timedelta(seconds=5)},
         {**{name: value for name, value in KAFKA_WHAT.items() if name not in NO_PART_OF_A_MIRROR},
          "source_conn_id": "x", "prefix": "x.", "renames": {"a": "b"}, "suffix": ".x",
          "origin": "x", "topics": ("x",), "exclude_topics": ("x",), "too_large": "claim"},
@@ -71,8 +73,10 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (Noop(), {}, SINK),
 ]  # fmt: skip
 NAMES = [type(spec).__name__ for spec, _, _ in CLASSIFIED]
-FLOW_HOW = {"batching": Batching(max_rows=5), "sink_outage_seconds": 1.0, "zookeeper": "x", "description": "x",
-            "on_zookeeper_loss": "continue", "zookeeper_loss_seconds": 5.0, "zookeeper_loss_batches": 5, "alerts": (),
+FLOW_HOW = {"batching": Batching(max_rows=5), "sink_outage": timedelta(seconds=1), "zookeeper_conn_id": "x",
+            "description": "x",
+            "on_zookeeper_loss": "continue", "zookeeper_loss": timedelta(seconds=5),
+            "zookeeper_loss_batches": 5, "alerts": (),
             "mode": "live"}  # fmt: skip
 FLOW_WHAT = {"name", "source", "transforms", "checks", "expectations", "sinks", "lane"}
 
@@ -125,7 +129,10 @@ def test_plans_of_an_earlier_databus_are_known() -> None:
     """Their hashes, as `021bfd3` and what followed it wrote them, hold all settings of source and sinks."""
     plain = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("shop.*",)), sinks=(MOST,))
     assert plain.spec_hash("1") == "686682ca382942b4"
-    source, sink = plain.source.model_copy(update={"headroom_s": 60}), MOST.model_copy(update={"timeout_s": 5.0})
+    source, sink = (
+        plain.source.model_copy(update={"headroom": timedelta(minutes=1)}),
+        MOST.model_copy(update={"timeout": timedelta(seconds=5)}),
+    )
     tuned = plain.model_copy(update={"source": source, "sinks": (sink,)})
     assert tuned.spec_hash("1") == plain.spec_hash("1")
     assert tuned.takes_up("13f1ba9e9f953488", "1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -216,7 +216,11 @@ FLOW = {"name": "orders", "source": Mock(rows=1), "sinks": (Noop(),)}
 
 
 def test_a_flow_names_its_alerts_in_one_line() -> None:
-    alerts = (AlertWhen(lag_seconds=60), Email(to="ops@example.com"), Webhook(conn_id="slack_ops", shape="slack"))
+    alerts = (
+        AlertWhen(lag=timedelta(seconds=60)),
+        Email(to="ops@example.com"),
+        Webhook(conn_id="slack_ops", shape="slack"),
+    )
     flow = Flow(**FLOW, alerts=alerts)
     assert flow_from_json(flow.to_json()) == flow
     assert flow.spec_hash("1") == Flow(**FLOW).spec_hash("1")  # who is told changes no output
@@ -230,8 +234,8 @@ def test_a_flow_names_its_alerts_in_one_line() -> None:
         (lambda: Email(to="nobody"), "not an e-mail address"),
         (lambda: Email(to=()), "to"),
         (lambda: Webhook(conn_id="x", shape="fax"), "shape"),
-        (lambda: AlertWhen(lag_seconds=-1), "lag_seconds"),
-        (lambda: AlertWhen(remind_hours=0.001), "shorter than a minute"),
+        (lambda: AlertWhen(lag=timedelta(seconds=-1)), "lag: "),
+        (lambda: AlertWhen(remind=timedelta(hours=0.001)), "shorter than a minute"),
         (lambda: Notifier(path="rm -rf"), "is not module.Class"),
         (lambda: Flow(**FLOW, alerts=(Webhook(conn_id="a"), Webhook(conn_id="a"))), "must be unique"),
         (lambda: Flow(**FLOW, alerts=(AlertWhen(), AlertWhen())), "one AlertWhen"),

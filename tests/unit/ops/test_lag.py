@@ -79,7 +79,7 @@ def test_a_zookeeper_that_is_away_is_waited_for_once_and_hides_no_other() -> Non
             return super().get(conn_id)
 
     flows = [
-        Flow(name=n, source=Mock(rows=1), sinks=(Noop(),), zookeeper=z)
+        Flow(name=n, source=Mock(rows=1), sinks=(Noop(),), zookeeper_conn_id=z)
         for n, z in (("a", "z1"), ("b", "z1"), ("c", "z2"))
     ]
     found = measure_each(flows, Asked({}))

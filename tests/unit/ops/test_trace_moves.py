@@ -19,7 +19,7 @@ from databus.records.store import RecordStore
 from tests.contract.many_batches import record
 
 T, W = ("t", 0), ("west.t", 0)
-FLOW = Mirror(name="m", source="kafka_east", target="kafka_west", topics="t", renames={"t": "west.t"})
+FLOW = Mirror(name="m", source_conn_id="kafka_east", target_conn_id="kafka_west", topics="t", renames={"t": "west.t"})
 
 
 def upto(position: int, life: int = 0) -> KafkaOffsets:
@@ -117,7 +117,7 @@ def test_why_a_record_was_not_moved_is_told_as_far_as_it_is_recorded(recorded: A
     ]
     assert list(mirror.moves.why_not(("other", 0), [4], never)) == []
     assert list(mirror.moves.why_not(T, [8], lambda: "id")) == [(8, "mirror m did not carry it on")]
-    two_way = Mirror(name="two", source="kafka_east", target="kafka_west", topics="t", two_way="back")
+    two_way = Mirror(name="two", source_conn_id="kafka_east", target_conn_id="kafka_west", topics="t", two_way="back")
     mirror = recorded(*batches, flow=two_way)
     told = list(mirror.moves.why_not(T, [8], lambda: "id"))
     assert told == [(8, "mirror two left it out: it came from kafka_west before")]

@@ -57,7 +57,7 @@ def watching(tmp_path: Path, known: EnvironmentConnections) -> Iterator[Watching
 def write_flow(tmp_path: Path, name: str, zookeeper: str = "nowhere") -> None:
     (tmp_path / "dags" / f"{name}.py").write_text(
         "from databus import Flow, Mock, Noop, Webhook\n"
-        f"flow = Flow(name='{name}', source=Mock(rows=1), sinks=(Noop(),), zookeeper='{zookeeper}',\n"
+        f"flow = Flow(name='{name}', source=Mock(rows=1), sinks=(Noop(),), zookeeper_conn_id='{zookeeper}',\n"
         "            alerts=(Webhook(conn_id='hook', kinds=('airflow',)),))\n"
     )
 

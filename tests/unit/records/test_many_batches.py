@@ -64,7 +64,7 @@ def test_copies_and_originals_are_found_with_few_statements_however_many_records
 ):
     each = 4000
     fill_mirror(store, "east_to_west", BATCHES, each)
-    flow = Mirror(name="east_to_west", source="kafka_east", target="kafka_west", topics="many")
+    flow = Mirror(name="east_to_west", source_conn_id="kafka_east", target_conn_id="kafka_west", topics="many")
     mirror = MirrorMoves(flow, Sites(EnvironmentConnections({})), Provenance(reader))
     statements: list[str] = []
     with reader.snapshot():  # opens it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.runtime.batch_sizing import LEAST_SHARE, Effort, Pace, log_change, turned_away
 
-BATCHING = Batching(max_rows=100_000, max_bytes=64 << 20, dispatch_seconds=10)
+BATCHING = Batching(max_rows=100_000, max_bytes=64 << 20, dispatch_time=timedelta(seconds=10))
 LEAST = int(100_000 * LEAST_SHARE) + 1
 EFFORTS = st.builds(
     Effort,

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar
 
@@ -266,8 +267,8 @@ class Installation:
             name="shop",
             source=Mock(rows=ROWS, rows_per_transaction=2),
             sinks=tuple(Marked(name=name) for name in sinks),
-            batching=Batching(max_rows=20, max_seconds=0.01, dispatch_seconds=1e9),
-            sink_outage_seconds=outage_s,
+            batching=Batching(max_rows=20, max_wait=timedelta(seconds=0.01), dispatch_time=timedelta(seconds=1e9)),
+            sink_outage=timedelta(seconds=outage_s),
         )
 
     def run(self, chance: random.Random | None = None, **limits: Any) -> WindowResult:

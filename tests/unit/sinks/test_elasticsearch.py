@@ -14,7 +14,7 @@ def test_kind_is_registered_and_json_rebuilds_an_equal_spec():
         conn_id="search", index="{flow}-{table}", mapping={"properties": {"n": {"type": "long"}}}, refresh="wait_for"
     )
     data = spec.to_json()
-    rebuilt = spec_class("sinks", data.pop("kind"))(**data)
+    rebuilt = spec_class("sinks", data.pop("kind")).from_stored(data)
     assert rebuilt == spec
     assert spec.datasets() == ("{flow}-{table}",)
 

@@ -101,7 +101,9 @@ def test_runs_are_taken_as_single_messages_are(monkeypatch: pytest.MonkeyPatch) 
 
 def split(monkeypatch: pytest.MonkeyPatch, found: dict[int, list[Message]], leave_out: str = "") -> RawKafkaSplit:
     """Return a split whose fetcher finds these records by partition."""
-    mirror = Mirror(name="m", source="east", target="west", topics="t", **({"two_way": "back"} if leave_out else {}))
+    mirror = Mirror(
+        name="m", source_conn_id="east", target_conn_id="west", topics="t", **({"two_way": "back"} if leave_out else {})
+    )
 
     def read(self: Fetcher) -> Iterator[Any]:
         for stretch in self._stretches:
@@ -148,7 +150,7 @@ def test_slices_and_filters_keep_records_whole() -> None:
 def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> RelayTask:
     records = {p: [message(o, p) for o in range(p + 1)] for p in range(5)}
     pieces = (split(monkeypatch, records),)
-    flow = Mirror(name="m", source="east", target="west", topics="t", policy="prefix")
+    flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t", policy="prefix")
     (sink,) = flow.sinks
     plan: Any = SimpleNamespace(sinks={sink.sink_name: SimpleNamespace(slots=slots)})
     offsets = OffsetRange(KafkaOffsets({}), KafkaOffsets({}))
@@ -191,7 +193,7 @@ def test_row_checks_cannot_look_into_raw_records(monkeypatch: pytest.MonkeyPatch
 
 def test_routes_decide_what_is_dispatched() -> None:
     planned = SourcePlan(OffsetRange(KafkaOffsets({}), KafkaOffsets({})), (SCHEMA,), 5, 5, bound=True)
-    flow = Mirror(name="m", source="east", target="west", topics="t")
+    flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t")
     for routes, dispatched in ((("*",), 3), (("other.*",), 0)):
         counter = RowCounter(flow, planned, (Taker(routes, frozenset("c")),), 0)
         assert counter.relayed(SCHEMA, 3, 2) is bool(dispatched)

@@ -37,7 +37,7 @@ A = "65046f36-e55e-11f1-844e-02fc00000001"
 def test_starts_survive_json(start: str) -> None:
     spec = MysqlBinlog(conn_id="m", tables=("shop.*",), start=start)
     options = {k: v for k, v in spec.to_json().items() if k != "kind"}
-    assert spec_class("sources", "mysql_binlog")(**options) == spec
+    assert spec_class("sources", "mysql_binlog").from_stored(options) == spec
 
 
 def test_a_datetime_start_is_utc() -> None:

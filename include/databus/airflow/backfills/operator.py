@@ -127,6 +127,11 @@ class BackfillOperator(BaseOperator):
     ledger says it stands, and moves nothing twice. A scheduled run moves nothing: it says whether anything is missing.
     In order, a run of a backfill waits for earlier runs in the triggerer: it holds no worker, and spends no attempt.
     One that is done gives an asset event for each output that the run wrote to: the live ones, or a replay's own.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        conn_id: the Spark Connect connection, e.g. "spark_east"; default "spark_connect_default".
+        **options: further arguments of an operator, e.g. task_id="backfill".
     """
 
     ui_color = "#e5dcf7"

@@ -57,6 +57,10 @@ class AuditOperator(AuditOfRun, BaseOperator):
     A failing audit alerts; it neither moves nor blocks the checkpoint, and it gives way to flows that move rows on the
     same machine: Great Expectations alone takes seconds of CPU to import. One that passes gives an asset event for each
     output that rows were written to (`output_asset`), so that downstream DAGs start on audited data.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        **options: further arguments of an operator, e.g. task_id="audit".
     """
 
     ui_color = "#fff4d6"

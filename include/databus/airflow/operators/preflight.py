@@ -60,6 +60,10 @@ class PreflightOperator(ProbeOfFlow, BaseOperator):
     """Probes settings, grants, retention, connections and outputs of a flow; changes nothing.
 
     An ERROR finding fails the task with the first finding's code; warnings are logged.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        **options: further arguments of an operator, e.g. task_id="preflight".
     """
 
     ui_color = "#e8f0fe"

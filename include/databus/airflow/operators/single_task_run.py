@@ -14,6 +14,10 @@ class WholeRunOperator(ProbeOfFlow, AuditOfRun, TransferOperator):
     """Probes, moves rows until nothing is new, and audits, each as the task of that name does in other modes.
 
     A retry does all three again: rows that were committed are not moved again, and count in the audit of the run.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        **options: window and conn_id as of `TransferOperator`, and further arguments of an operator.
     """
 
     def __init__(self, *, flow: Flow, **options: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from databus.airflow.operators.submit_hook import DrainingSubmitHook
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
 from databus.connections.environment import environment_of
 from databus.core.flow import Flow
+from databus.core.former_names import seconds_of_former
 
 SPARK_CONF = {
     "spark.speculation": "false",
@@ -41,6 +43,13 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
 
     The job file is `$DATABUS_JOBS/micro_batch.py` where that is set (a URI that the cluster reads, in cluster mode),
     else the one of the source tree, else, where databus is installed as a wheel, a file written for the run.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        window: how long it moves rows at most, e.g. timedelta(minutes=5); default one minute.
+        conn_id: the Spark connection, e.g. "spark_yarn"; default "spark_default".
+        conf: further settings of Spark, e.g. {"spark.executor.memory": "4g"}; default none.
+        **options: further arguments of SparkSubmitOperator, e.g. task_id="transfer".
     """
 
     ui_color = "#d7f5dd"
@@ -49,14 +58,16 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
         self,
         *,
         flow: Flow,
-        window_s: float,
+        window: timedelta = timedelta(minutes=1),
         conn_id: str = "spark_default",
         conf: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
+        if "window_s" in options:
+            window = seconds_of_former(type(self).__name__, "window_s", "window", options.pop("window_s"))
         super().__init__(conn_id=conn_id, name=f"databus-{flow.name}", conf={**SPARK_CONF, **(conf or {})}, **options)
         self.flow = flow
-        self.window_s = window_s
+        self.window_s = window.total_seconds()
 
     def execute(self, context: Any) -> None:
         """Start the application and wait for it; its log lines become the task's.
@@ -106,7 +117,7 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
 
         source, settings = AirflowConnections(), Settings.from_environment()
         pairs = (*self.flow.source.conn_ids(), *(pair for sink in self.flow.sinks for pair in sink.conn_ids()))
-        conn_ids = {conn_id for conn_id, _ in pairs} | {self.flow.zookeeper}
+        conn_ids = {conn_id for conn_id, _ in pairs} | {self.flow.zookeeper_conn_id}
         given: Mapping[str, Any] = self.env_vars or {}
         return {
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),

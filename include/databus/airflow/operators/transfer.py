@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -15,6 +16,7 @@ from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
 from databus.airflow.reporting.metrics import emit, emit_batch
 from databus.core.flow import Flow
+from databus.core.former_names import seconds_of_former
 from databus.runtime.drain import Drain
 
 
@@ -23,14 +25,29 @@ class TransferOperator(LineageOfRun, BaseOperator):
 
     SIGTERM, a cancel or a cleared task drains: the batch in hand is finished, the lease and the dump are released.
     Airflow kills a cancelled task after 5 seconds: a batch that needs longer is given up before that, its plan stays.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        window: how long it moves rows at most, e.g. timedelta(minutes=5); default one minute.
+        conn_id: the Spark Connect connection, e.g. "spark_east"; default "spark_connect_default".
+        **options: further arguments of an operator, e.g. task_id="transfer".
     """
 
     ui_color = "#d7f5dd"
 
-    def __init__(self, *, flow: Flow, window_s: float, conn_id: str = "spark_connect_default", **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        flow: Flow,
+        window: timedelta = timedelta(minutes=1),
+        conn_id: str = "spark_connect_default",
+        **options: Any,
+    ) -> None:
+        if "window_s" in options:
+            window = seconds_of_former(type(self).__name__, "window_s", "window", options.pop("window_s"))
         super().__init__(**options)
         self.flow = flow
-        self.window_s = window_s
+        self.window_s = window.total_seconds()
         self.conn_id = conn_id
         self._drain = Drain()
         self._deadline = DrainDeadline()

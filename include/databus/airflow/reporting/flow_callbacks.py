@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from databus.core.alerts.alert import AlertKind, ChannelSpec
@@ -57,11 +56,11 @@ def listed(value: Any) -> list[Any]:
 
 
 def _deadline(flow: Flow) -> Any:
-    minutes = rules_of(flow).run_minutes
-    if minutes is None or AlertKind.DEADLINE in rules_of(flow).off:
+    longest = rules_of(flow).run_time
+    if longest is None or AlertKind.DEADLINE in rules_of(flow).off:
         return None
     from airflow.sdk.definitions.callback import AsyncCallback
     from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
     callback = AsyncCallback("databus.airflow.notifiers.AlertNotifier", {"flow": flow.to_json(), "kind": "deadline"})
-    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, timedelta(minutes=minutes), callback)
+    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, callback)

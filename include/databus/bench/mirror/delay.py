@@ -67,7 +67,7 @@ def measure(sandbox: Sandbox, options: MirrorDelayOptions, say: Callable[[str], 
 
 def mirror() -> Flow:
     """Return the mirror that is measured."""
-    return Mirror(name=NAME, source="kafka_east", target="kafka_west", topics=TOPIC, mode="live")
+    return Mirror(name=NAME, source_conn_id="kafka_east", target_conn_id="kafka_west", topics=TOPIC, mode="live")
 
 
 def _peer(sandbox: Sandbox, load: Load, turn: int, options: MirrorDelayOptions) -> SideRun:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from databus import Batching, Flow, Mirror, __version__
@@ -138,11 +139,11 @@ def _runs(sandbox: Sandbox, engine: Any, options: MirrorLinkOptions, port: int) 
     environment["AIRFLOW_CONN_KAFKA_EAST"] = f'{{"conn_type": "kafka", "extra": {{"bootstrap.servers": "{address}"}}}}'
     flow = Mirror(
         name="bench_mirror_link",
-        source="kafka_east",
-        target="kafka_west",
+        source_conn_id="kafka_east",
+        target_conn_id="kafka_west",
         topics=TOPIC,
         slots=options.slots,
-        batching=Batching(max_rows=500_000, max_bytes=1 << 30, max_seconds=0.5),
+        batching=Batching(max_rows=500_000, max_bytes=1 << 30, max_wait=timedelta(seconds=0.5)),
     )
     settings = Settings("bench", str(sandbox.home / "segments"), f"sqlite:///{sandbox.home / 'records.db'}")
     return _Runs(flow, EnvironmentConnections(environment), settings, engine)

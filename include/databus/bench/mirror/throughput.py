@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -22,6 +23,7 @@ from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
+from databus.sinks.kafka.spec import Compression
 
 BARS = (
     Bar("ratio_to_mm2_exactly_once", at_least=1.2),
@@ -97,13 +99,13 @@ class _ThroughputBench:
         options, topic = self.options, f"{_TOPIC}.ours_{number}"
         flow = Mirror(
             name=f"bench_mirror_{number}",
-            source="kafka_east",
-            target="kafka_west",
+            source_conn_id="kafka_east",
+            target_conn_id="kafka_west",
             topics=_TOPIC,
             renames={_TOPIC: topic},
             slots=options.slots,
-            compression=options.compression,
-            batching=Batching(max_rows=options.batch_rows, max_bytes=1 << 30, max_seconds=0.1),
+            compression=cast("Compression", options.compression),
+            batching=Batching(max_rows=options.batch_rows, max_bytes=1 << 30, max_wait=timedelta(seconds=0.1)),
         )
         self.say(f"our mirror, round {number}")
         with self._watched(topic, self._workers) as watch:

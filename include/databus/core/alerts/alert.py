@@ -167,9 +167,9 @@ class ChannelSpec(AlertSpec):
     """Base of channels.
 
     Attributes:
-        name: name inside the flow; made of its options by default.
-        events: which events it is given.
-        kinds: which kinds it is given; empty for all.
+        name: name inside the flow, e.g. "night"; default "", made of its options.
+        events: events that it is given, e.g. ("raised",); default all.
+        kinds: kinds of alerts that it is given, e.g. ("lag",); default (), all.
     """
 
     fields_in_name: ClassVar[tuple[str, ...]] = ("conn_id",)

@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class Email(ChannelSpec):
-    """Sends an e-mail.
+    """Alert channel by e-mail: `Email(to="ops@example.com")`.
 
     The connection is Airflow's SMTP connection: host, port, login, password, and in extra `from_email`, `timeout`,
     `disable_ssl` (no TLS from the start) and `disable_tls` (no STARTTLS either).
 
     Attributes:
-        to: addresses.
-        conn_id: the SMTP connection.
-        sender: address it comes from; the connection's `from_email` by default.
+        to: addresses, one or several, e.g. ("ops@example.com", "night@example.com").
+        conn_id: the SMTP connection, e.g. "smtp_ops"; default "smtp_default".
+        sender: address it comes from, e.g. "databus@example.com"; default "", the connection's `from_email`.
     """
 
     kind: ClassVar[str] = "email"

@@ -16,14 +16,16 @@ from databus.observe.alerts.message import text
 
 
 class Notifier(ChannelSpec):
-    """Calls a notifier, e.g. `Notifier(path="airflow.providers.smtp.notifications.smtp.SmtpNotifier", options={…})`.
+    """Alert channel by a notifier of Airflow or a provider.
+
+    For example `Notifier(path="airflow.providers.smtp.notifications.smtp.SmtpNotifier", options={…})`.
 
     The notifier's template fields may say `{{ alert.title }}`, `{{ text }}` and whatever `Alert.to_json` holds. It
     finds its connections as Airflow does.
 
     Attributes:
-        path: module and class, with dots.
-        options: arguments of the class.
+        path: module and class, with dots, e.g. "airflow.providers.smtp.notifications.smtp.SmtpNotifier".
+        options: arguments of the class, e.g. {"to": "ops@example.com"}; default none.
     """
 
     kind: ClassVar[str] = "notifier"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -12,50 +13,64 @@ from databus.core.alerts.alert import AlertKind, AlertSpec
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.amounts import counted
 from databus.core.flow import Flow
+from databus.core.stored_options import HOUR, MINUTE, SECOND, ZERO, Duration, Stored
 from databus.observe.alerts.hysteresis import NotificationTiming, RuleVerdict, above, below, worst
 
 
 class AlertWhen(AlertSpec):
-    """Thresholds of a flow's alerts.
+    """Thresholds of a flow's alerts, e.g. `AlertWhen(lag=timedelta(minutes=1), run_time=timedelta(hours=1))`.
 
     Attributes:
-        lag_seconds: the oldest uncommitted change is older; None for no such bound.
-        lag_rows: more rows are not committed (estimated by the bytes a row took lately).
-        lag_bytes: more log bytes are not committed.
-        hold_seconds: lag is told after it has been over for so long.
-        clear_ratio: lag and headroom have recovered at this share of the threshold, so that a value that swings around
-            it is told once.
-        headroom_seconds: the source's server may delete what the flow needs next sooner than this; None leaves it to
-            the source's own bound.
-        quarantine_rows: checks held back more rows than this within `quarantine_minutes`.
-        rejected_rows: a sink refused more rows than this within `quarantine_minutes`.
-        quarantine_minutes: see there.
-        no_run_minutes: no run has held the flow's lease for so long; a paused flow is left alone. None for never.
-        run_minutes: a run takes longer than this (Airflow's deadline, and the lease's age for `databus watch`).
-        remind_hours: an alert that is still on is told again after so long; None for never.
-        off: kinds that are not told.
+        lag: greatest age of the oldest uncommitted change, e.g. timedelta(minutes=1); default 5 minutes, None for no
+            such bound.
+        lag_rows: most rows not committed (estimated by the bytes a row took lately), e.g. 1_000_000; default None, no
+            such bound.
+        lag_bytes: most log bytes not committed, e.g. 1 << 30; default None, no such bound.
+        hold: time that lag has to be over without a break before it is told, e.g. timedelta(seconds=30); default 0.
+        clear_ratio: share of the threshold at which lag and headroom have recovered, so that a value that swings around
+            it is told once, e.g. 0.5; default 0.8.
+        headroom: least time until the source's server may delete what the flow needs next, e.g. timedelta(hours=12);
+            default None, the source's own bound.
+        quarantine_rows: most rows that checks may hold back within `quarantine_within`, e.g. 10; default 0.
+        rejected_rows: most rows that a sink may refuse within `quarantine_within`, e.g. 10; default 0.
+        quarantine_within: time over which these rows are counted, e.g. timedelta(minutes=10); default one hour.
+        no_run: longest time that no run has held the flow's lease, e.g. timedelta(minutes=30); a paused flow is left
+            alone. Default 10 minutes, None for never.
+        run_time: longest time that a run takes (Airflow's deadline, and the lease's age for `databus watch`), e.g.
+            timedelta(hours=1); default None, no such bound.
+        remind: time after which an alert that is still on is told again, e.g. timedelta(hours=4), at least a minute;
+            default None, never.
+        off: kinds that are not told, e.g. ("quality",); default none.
     """
 
     kind: ClassVar[str] = "when"
 
-    lag_seconds: float | None = Field(300.0, gt=0)
+    lag: Duration | None = Field(timedelta(minutes=5), gt=ZERO)
     lag_rows: int | None = Field(None, gt=0)
     lag_bytes: int | None = Field(None, gt=0)
-    hold_seconds: float = Field(0.0, ge=0)
+    hold: Duration = Field(ZERO, ge=ZERO)
     clear_ratio: float = Field(0.8, gt=0, le=1)
-    headroom_seconds: float | None = Field(None, gt=0)
+    headroom: Duration | None = Field(None, gt=ZERO)
     quarantine_rows: int = Field(0, ge=0)
     rejected_rows: int = Field(0, ge=0)
-    quarantine_minutes: float = Field(60.0, gt=0)
-    no_run_minutes: float | None = Field(10.0, gt=0)
-    run_minutes: float | None = Field(None, gt=0)
-    remind_hours: float | None = Field(None, gt=0)
+    quarantine_within: Duration = Field(HOUR, gt=ZERO)
+    no_run: Duration | None = Field(timedelta(minutes=10), gt=ZERO)
+    run_time: Duration | None = Field(None, gt=ZERO)
+    remind: Duration | None = Field(None, gt=ZERO)
     off: tuple[AlertKind, ...] = ()
+
+    lag_seconds: ClassVar = Stored[float | None]("lag", SECOND)
+    hold_seconds: ClassVar = Stored[float]("hold", SECOND)
+    headroom_seconds: ClassVar = Stored[float | None]("headroom", SECOND)
+    quarantine_minutes: ClassVar = Stored[float]("quarantine_within", MINUTE)
+    no_run_minutes: ClassVar = Stored[float | None]("no_run", MINUTE)
+    run_minutes: ClassVar = Stored[float | None]("run_time", MINUTE)
+    remind_hours: ClassVar = Stored[float | None]("remind", HOUR)
 
     @model_validator(mode="after")
     def _hold_is_shorter(self) -> AlertWhen:
-        if self.remind_hours is not None and self.remind_hours * 3600 < 60:
-            raise ValueError("remind_hours is shorter than a minute")
+        if self.remind is not None and self.remind < MINUTE:
+            raise ValueError("remind is shorter than a minute")
         return self
 
     def patience(self, kind: AlertKind) -> NotificationTiming:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.errors.records import AlertingError
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.observe.alerts.shapes import pagerduty, slack, teams
 
 if TYPE_CHECKING:
@@ -29,16 +31,16 @@ _PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 
 
 class Webhook(ChannelSpec):
-    """Posts an alert as JSON.
+    """Alert channel by HTTP POST, as JSON: `Webhook(conn_id="slack_ops", shape="slack")`.
 
     The connection is Airflow's HTTP connection: host (or a whole URL), schema, port, and in extra `path` and
     `headers`. Where the whole URL is a secret (Slack, Teams), it is the password; with shape "pagerduty" the password
     is the routing key and the host may be left out.
 
     Attributes:
-        conn_id: the connection.
-        shape: what the body looks like.
-        timeout_s: how long to wait for an answer.
+        conn_id: the connection, e.g. "slack_ops".
+        shape: form of the body: "json" (default), "slack", "teams" or "pagerduty".
+        timeout: time to wait for an answer, e.g. timedelta(seconds=5), 30 seconds at most; default 10 seconds.
     """
 
     kind: ClassVar[str] = "webhook"
@@ -46,7 +48,9 @@ class Webhook(ChannelSpec):
 
     conn_id: str
     shape: Shape = "json"
-    timeout_s: float = Field(10.0, gt=0, le=30)
+    timeout: Duration = Field(timedelta(seconds=10), gt=ZERO, le=timedelta(seconds=30))
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the HTTP connection."""

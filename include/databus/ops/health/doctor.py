@@ -69,25 +69,25 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
     findings: list[Finding] = []
     sinks = (pair for sink in flow.sinks for pair in sink.conn_ids())
     told = (pair for channel in channels_of(flow) for pair in channel.conn_ids())
-    pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper, "zookeeper"), *told]
+    pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper_conn_id, "zookeeper"), *told]
     for conn_id, wanted in dict.fromkeys(pairs):
         finding = _connection(connections, conn_id, wanted)
         findings.append(finding)
         if finding.level is not Level.ERROR:
             findings += examine_security(connections.get(conn_id))
     wrong = [finding for finding in findings if finding.level is Level.ERROR]
-    here = f"connection {flow.zookeeper}"
+    here = f"connection {flow.zookeeper_conn_id}"
     if any(finding.code != ConnectionMissingError.code or finding.subject == here for finding in wrong):
         return findings
     already = {(finding.code, finding.message) for finding in wrong}
     try:
         with open_services(flow, connections) as services:
-            findings.append(Finding(f"zookeeper {flow.zookeeper}", Level.OK, "reachable"))
-            findings.append(examine_access(connections.get(flow.zookeeper)))
+            findings.append(Finding(f"zookeeper {flow.zookeeper_conn_id}", Level.OK, "reachable"))
+            findings.append(examine_access(connections.get(flow.zookeeper_conn_id)))
             findings.append(examine_private_data(services.settings))
             findings += (f for f in preflight(flow, services) if (f.code, f.message) not in already)
     except DatabusError as error:
-        findings.append(Finding.of(f"zookeeper {flow.zookeeper}", error))
+        findings.append(Finding.of(f"zookeeper {flow.zookeeper_conn_id}", error))
     return findings
 
 

@@ -69,13 +69,13 @@ def measure_each(flows: Iterable[Flow], connections: ConnectionSource) -> list[F
     away: dict[str, DatabusError] = {}
     found = []
     for flow in flows:
-        error = away.get(flow.zookeeper)
+        error = away.get(flow.zookeeper_conn_id)
         if error is None:
             with ExitStack() as stack:
                 try:
                     services = stack.enter_context(open_services(flow, connections, records=False))
                 except DatabusError as refused:
-                    error = away[flow.zookeeper] = refused
+                    error = away[flow.zookeeper_conn_id] = refused
                 else:
                     found.append(_measured(flow, services))
         if error is not None:

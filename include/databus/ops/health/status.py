@@ -107,7 +107,7 @@ class FlowLook:
             CheckpointError: it does not answer.
         """
         if self._store is None:
-            connection, settings = self.connections.get(self.flow.zookeeper), self.settings
+            connection, settings = self.connections.get(self.flow.zookeeper_conn_id), self.settings
             large = LargeValues(settings.segment_store, settings.installation)
             self._store = _stores.take(
                 (connection, settings.segment_store, settings.installation, self.clock),

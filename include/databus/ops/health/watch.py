@@ -186,13 +186,13 @@ class FlowWatch:
 
         tried: set[str] = set()
         for flow in told:
-            if flow.zookeeper in tried:
+            if flow.zookeeper_conn_id in tried:
                 continue
-            tried.add(flow.zookeeper)
+            tried.add(flow.zookeeper_conn_id)
             try:
                 return tell(self._teller(self._looks[flow.name]), observations)
             except DatabusError as error:
-                log.warning("alerts on Airflow are not remembered in %s: %s", flow.zookeeper, error)
+                log.warning("alerts on Airflow are not remembered in %s: %s", flow.zookeeper_conn_id, error)
         return tell(self._teller(None), observations)
 
     def _alert_points(self, flow: Flow) -> list[Point]:

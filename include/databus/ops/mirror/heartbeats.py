@@ -44,7 +44,9 @@ def newest_heartbeat(flow: Flow, services: Services) -> HeartbeatSighting:
 
     spec = mirror_sink(flow)
     if spec.heartbeat_s is None:
-        raise ConfigError(f"mirror {flow.name} writes no heartbeats", hint="Say heartbeat_s=10 in the Mirror.")
+        raise ConfigError(
+            f"mirror {flow.name} writes no heartbeats", hint="Say heartbeat=timedelta(seconds=10) in the Mirror."
+        )
     settings = ClientSettings.of(services.connections.get(spec.conn_id), spec.timeout_s)
     found = newest(settings, spec.target(HEARTBEATS), spec.source_conn_id, spec.conn_id)
     if found is None:

@@ -7,6 +7,7 @@ read is staged under a name of its own and thrown away; no plan, no marker and n
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.binlog.segments.staged_beside import REHEARSAL
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from databus.runtime.direct.task import DirectTask
     from databus.runtime.live.job import LiveJob
 
-_A_FEW = Batching(max_rows=200, max_bytes=1 << 20, max_seconds=0.5)
+_A_FEW = Batching(max_rows=200, max_bytes=1 << 20, max_wait=timedelta(seconds=0.5))
 
 
 def rehearse(session: FlowSession, job: LiveJob) -> int:

@@ -339,5 +339,5 @@ class DetachableStore(AttachedOnlyStore):
             f"flow {flow} has gone on without ZooKeeper for {away_s:.0f} s and {batches} batches, which is its limit: "
             f"{absence.cause.message}",
             hint="Bring ZooKeeper back: the next run adds these batches to it and goes on. "
-            "zookeeper_loss_seconds and zookeeper_loss_batches of the flow set the limit.",
+            "zookeeper_loss and zookeeper_loss_batches of the flow set the limit.",
         )

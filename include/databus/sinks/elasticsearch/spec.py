@@ -35,52 +35,58 @@ class Elasticsearch(SinkSpec):
     (binlog_row_image=FULL): a document is always written whole; see `partial`.
 
     Attributes:
-        conn_id: connection of type elasticsearch or opensearch.
-        index: name of the index, lower-cased; may hold {database}, {table}, {route} and {flow}.
-        types: what the fields of an index are made of. "source": a binlog table's columns, as the transforms leave
-            them: BIGINT UNSIGNED unsigned_long; other whole numbers long; FLOAT, DOUBLE double; DECIMAL up to 15 digits
-            scaled_float, without fraction up to 18 long, else keyword; DATE, DATETIME, TIMESTAMP date (milliseconds;
-            an invalid date is in the document, not in the field); TIME, ENUM, SET keyword; text text with keyword;
-            BINARY, BLOB binary; JSON text. New columns are added before their first document; fields that are there
-            stay. "dynamic", and any other source: the server decides by the first value.
+        conn_id: connection of type elasticsearch or opensearch, e.g. "opensearch_default".
+        index: name of the index, lower-cased; may hold {database}, {table}, {route} and {flow}. Default
+            "{database}.{table}".
+        types: what the fields of an index are made of. "source" (default): a binlog table's columns, as the transforms
+            leave them: BIGINT UNSIGNED unsigned_long; other whole numbers long; FLOAT, DOUBLE double; DECIMAL up to 15
+            digits scaled_float, without fraction up to 18 long, else keyword; DATE, DATETIME, TIMESTAMP date
+            (milliseconds; an invalid date is in the document, not in the field); TIME, ENUM, SET keyword; text text
+            with keyword; BINARY, BLOB binary; JSON text. New columns are added before their first document; fields that
+            are there stay. "dynamic", and any other source: the server decides by the first value.
         mapping: mappings an index is created with; its fields win over `types`, and one that says `dynamic` stands as
-            it is. Existing indices keep their fields.
-        settings: settings an index is created with, besides `gc_deletes`.
+            it is. Existing indices keep their fields. E.g. {"properties": {"id": {"type": "unsigned_long"}}}; default
+            none.
+        settings: settings an index is created with, besides `gc_deletes`, e.g. {"number_of_shards": 3}; default
+            none.
         gc_deletes: how long the server remembers the version of a deleted document (index.gc_deletes at creation). A
-            replay that comes later than this could bring a deleted document back; see `soft_deletes`.
+            replay that comes later than this could bring a deleted document back; see `soft_deletes`. E.g. "30d";
+            default "7d".
         soft_deletes: keep a deleted row as a document {key…, "__deleted": true}, whose version never expires.
+            Default False.
         ids: "key" makes `_id` from the key alone, "table_key" puts `database.table` before it, for indices that several
             tables share; it refuses a table with a colon in its name. Unset is "key", and two tables that meet in one
-            index are refused rather than overwritten.
+            index are refused rather than overwritten. Default None, unset.
         partial: what to do with an insert or update that lacks columns, because its client logs with another
-            binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
-            is until the next whole row of its key; "fail" stops the flow. A document is never written without them. Of
-            an update that changes the primary key the delete is held back too: a replay takes the old document away
-            once there is a newer one under the new key.
-        on_truncate: what a TRUNCATE, DROP TABLE or CREATE OR REPLACE TABLE does. "delete" takes all documents of the
-            table away that are older than the statement (marks them, with `soft_deletes`); its batch has one writer.
-            An index that several tables share needs ids="table_key" for it. "ignore" leaves every document, "fail"
-            stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any case.
+            binlog_row_image than FULL: "quarantine" (default) holds it back with the columns' names, and its document
+            stays as it is until the next whole row of its key; "fail" stops the flow. A document is never written
+            without them. Of an update that changes the primary key the delete is held back too: a replay takes the old
+            document away once there is a newer one under the new key.
+        on_truncate: what a TRUNCATE, DROP TABLE or CREATE OR REPLACE TABLE does. "delete" (default) takes all documents
+            of the table away that are older than the statement (marks them, with `soft_deletes`); its batch has one
+            writer. An index that several tables share needs ids="table_key" for it. "ignore" leaves every document,
+            "fail" stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any
+            case.
         on_key_change: what to do where a table's primary key is made of other columns than the ids of its documents
-            (ALTER TABLE … DROP PRIMARY KEY, ADD PRIMARY KEY (…)), also under their names (CHANGE id old …, CHANGE b
-            id …), or its values are written in another way (DECIMAL(10,0) → (10,2): "1.00" for "1"), in an index of
-            its own (`ids` unset). "fail" stops the flow before the first such row; "ignore" goes on: documents under
-            former ids stay, and no later row of theirs finds them. Columns that only get another name change
-            no id, and pass.
+            (ALTER TABLE … DROP PRIMARY KEY, ADD PRIMARY KEY (…)), also under their names (CHANGE id old …, CHANGE b id
+            …), or its values are written in another way (DECIMAL(10,0) → (10,2): "1.00" for "1"), in an index of its
+            own (`ids` unset). "fail" (default) stops the flow before the first such row; "ignore" goes on: documents
+            under former ids stay, and no later row of theirs finds them. Columns that only get another name change no
+            id, and pass.
         on_reject: what becomes of a batch with a row that the server refuses (its mapping does not take a value, it is
             too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
-            is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be
-            wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on. Where the
-            flow is changed otherwise meanwhile, the batch that takes its place is still the first, also behind a gap
-            that `on_gap` or a person passes over. Rows that are not sent at all are `partial`'s.
-        refresh: the bulk API's refresh: False, True or "wait_for".
-        bulk_bytes: size of a bulk request in bytes.
-        max_retries: further attempts for items and requests that the server turned away for now.
-        slots: number of parallel writers; the rows of a key stay in one.
-        profile: "exactly_once": the newest state of each key; a document that is newer than its batch is an error that
-            stops the flow. "at_least_once": the same versions, but newer documents are left as they are without an
-            error, for rows that are moved again over an index that is there. "throughput_first": that, in requests of
-            at least 20 MB (see `bulk_bytes`) that wait for no refresh; `refresh` is refused with it.
+            (default) is "fail" for the first batch of an index that has never held a document, for its mapping is
+            likely to be wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on.
+            Where the flow is changed otherwise meanwhile, the batch that takes its place is still the first, also
+            behind a gap that `on_gap` or a person passes over. Rows that are not sent at all are `partial`'s.
+        refresh: the bulk API's refresh: False (default), True or "wait_for".
+        bulk_bytes: size of a bulk request in bytes, e.g. 10 << 20; default 5 MiB.
+        max_retries: further attempts for items and requests that the server turned away for now, e.g. 3; default 6.
+        slots: number of parallel writers, e.g. 4; the rows of a key stay in one. Default 1.
+        profile: "exactly_once" (default): the newest state of each key; a document that is newer than its batch is an
+            error that stops the flow. "at_least_once": the same versions, but newer documents are left as they are
+            without an error, for rows that are moved again over an index that is there. "throughput_first": that, in
+            requests of at least 20 MB (see `bulk_bytes`) that wait for no refresh; `refresh` is refused with it.
     """
 
     kind: ClassVar[str] = "elasticsearch"

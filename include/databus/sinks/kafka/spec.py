@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from databus.core.tables.schemas import TableSchema
     from databus.sinks.kafka.tracing import TopicReader
 
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 
@@ -30,38 +33,43 @@ class Kafka(SinkSpec):
     A batch larger than `chunk_rows` becomes visible chunk by chunk, in order.
 
     Attributes:
-        conn_id: Kafka connection; its extra holds librdkafka settings, at least bootstrap.servers.
+        conn_id: Kafka connection, e.g. "kafka_east"; its extra holds librdkafka settings, at least bootstrap.servers.
         topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
-            topic. Characters that Kafka does not allow become "_".
-        envelope: "debezium" (before, after, source, op, ts_ms, transaction) or "row" (the columns of the row plus __op,
-            __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is refused).
-        partitions: partitions of a topic that this sink creates; an existing topic keeps its own.
-        replication_factor: of a topic that this sink creates; -1 is the broker's default.
-        topic_config: settings of a topic that this sink creates, e.g. {"cleanup.policy": "compact"}.
-        slots: number of parallel writers; a partition always belongs to the same one.
-        tombstones: write a record without a value after each delete, for compacted topics.
-        ddl: write schema changes of captured tables and of their databases as well (op "m", envelope "debezium" only);
-            their table is "_ddl" when the statement names none or several. Statements on accounts, routines, views,
-            events and triggers are never written.
-        compression: compression.type of the producer.
-        chunk_rows: rows in one Kafka transaction at most; a part of the output, so changing it starts a new spec hash.
-        timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
+            topic. Characters that Kafka does not allow become "_". Default "cdc.{route}".
+        envelope: "debezium" (default: before, after, source, op, ts_ms, transaction) or "row" (the columns of the row
+            plus __op, __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is
+            refused).
+        partitions: number of partitions of a topic that this sink creates, e.g. 4; default 1. An existing topic keeps
+            its own.
+        replication_factor: of a topic that this sink creates, e.g. 3; default -1, the broker's default.
+        topic_config: settings of a topic that this sink creates, e.g. {"cleanup.policy": "compact"}; default none.
+        slots: number of parallel writers, e.g. 4; default 1. A partition always belongs to the same one.
+        tombstones: whether a record without a value follows each delete, for compacted topics; default True.
+        ddl: whether to write schema changes of captured tables and of their databases as well (op "m", envelope
+            "debezium" only); their table is "_ddl" when the statement names none or several. Statements on accounts,
+            routines, views, events and triggers are never written. Default False.
+        compression: compression.type of the producer: "none", "gzip", "snappy", "lz4" (default) or "zstd".
+        chunk_rows: rows in one Kafka transaction at most, e.g. 100_000; default 500,000. A part of the output, so
+            changing it starts a new spec hash.
+        timeout: time that an operation waits for the brokers before it fails as unavailable, e.g.
+            timedelta(seconds=10); default 30 seconds.
         producer: further librdkafka producer settings that tune it (`kafka/librdkafka_names.py`), which may differ
-            between two attempts of a batch; what the guarantee rests on is refused, and so are unknown names.
-        profile: "exactly_once": transactions with markers. "at_least_once": no transactions, so that rows are readable
-            at once; acknowledged by all replicas and in order; a batch that is tried again is written twice.
+            between two attempts of a batch; what the guarantee rests on is refused, and so are unknown names. E.g.
+            {"linger.ms": 20}; default none.
+        profile: "exactly_once" (default): transactions with markers. "at_least_once": no transactions, so that rows are
+            readable at once; acknowledged by all replicas and in order; a batch that is tried again is written twice.
             "throughput_first": acknowledged by the leader only, in larger batches; a broker that fails may lose rows it
             has acknowledged, and rows may be repeated. Neither keeps a zombie out. Going back to "exactly_once" takes
             another `name`, since the markers stood still meanwhile. `chunk_rows` cuts transactions and is refused.
-        on_reject: what becomes of a batch with a row that is larger than its topic takes. "quarantine" holds the row
-            back; "fail" stops the flow, with nothing of that transaction to be seen (in the other profiles with what
-            came before it in the topic). It may be changed while a batch is stopped, which then goes on.
+        on_reject: what becomes of a batch with a row that is larger than its topic takes. "quarantine" (default) holds
+            the row back; "fail" stops the flow, with nothing of that transaction to be seen (in the other profiles with
+            what came before it in the topic). It may be changed while a batch is stopped, which then goes on.
     """
 
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
     without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"replication_factor", "topic_config", "compression", "timeout_s", "producer", "on_reject"}
+        {"replication_factor", "topic_config", "compression", "timeout", "producer", "on_reject"}
     )
 
     conn_id: str
@@ -73,12 +81,14 @@ class Kafka(SinkSpec):
     slots: int = Field(1, ge=1, le=64)
     tombstones: bool = True
     ddl: bool = False
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    compression: Compression = "lz4"
     chunk_rows: int = Field(500_000, ge=1)
-    timeout_s: float = Field(30.0, gt=0)
+    timeout: Duration = Field(timedelta(seconds=30), gt=ZERO)
     producer: LibrdkafkaSettings = Field(default_factory=dict)
     profile: Profile = "exactly_once"
     on_reject: OnReject = "quarantine"
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     @field_validator("topic")
     @classmethod

@@ -12,6 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors.sink import SinkSettingError
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.sink import Sink
+from databus.core.stored_options import SECOND, Duration, Stored
 from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
@@ -40,37 +41,45 @@ class MirrorTopics(Kafka):
     (librdkafka takes 0 for "now").
 
     Attributes:
-        source_conn_id: connection of the cluster that is mirrored.
-        prefix: stands before each topic's name; "" keeps the names.
-        renames: source topic → target topic, instead of the prefix.
-        suffix: stands behind each topic's name, of a replay beside the mirrored ones.
-        origin: name of the source's site, written into the header `databus.origin`; "" writes none.
-        partner: flow name of the mirror in the other direction, for what consumers have seen of its records.
+        source_conn_id: connection of the cluster that is mirrored, e.g. "kafka_east".
+        prefix: text before each topic's name, e.g. "east."; default "" keeps the names.
+        renames: source topic → target topic, instead of the prefix, e.g. {"orders": "orders.east"}; default none.
+        suffix: text behind each topic's name, of a replay beside the mirrored ones, e.g. ".replay"; default "".
+        origin: name of the source's site, written into the header `databus.origin`, e.g. "east"; default "" writes
+            none.
+        partner: flow name of the mirror in the other direction, for what consumers have seen of its records, e.g.
+            "mirror_west_to_east"; default "", none.
         grow: whether partitions are added to a target topic that has fewer than the source's; else it is refused.
+            Default True.
         groups: consumer groups (fnmatch patterns) whose offsets are translated to the target after batches, so that a
-            consumer that moves over goes on there; () for none. A group with members on the target is left alone.
-        topics: patterns of the topics that are mirrored, as the source has them.
-        exclude_topics: patterns of those that are not.
-        copy_settings: whether settings that the source's topic has of its own are given to topics that are made.
+            consumer that moves over goes on there, e.g. ("billing-*",); default all, () none. A group with members on
+            the target is left alone.
+        topics: patterns of the topics that are mirrored, as the source has them, e.g. ("cdc.*",); default all.
+        exclude_topics: patterns of those that are not, e.g. ("*.tmp",); default none.
+        copy_settings: whether settings that the source's topic has of its own are given to topics that are made;
+            default True.
         follow_settings: whether they are given to topics that are there, too, again and again; a setting that the
             source's topic does not have (any more) goes back to the target's default, as with MirrorMaker 2. What
-            `topic_config` names stays.
-        configs: patterns of the settings that are copied and followed.
-        exclude_configs: patterns of those that are not.
+            `topic_config` names stays. Default True.
+        configs: patterns of the settings that are copied and followed, e.g. ("retention.*",); default all.
+        exclude_configs: patterns of those that are not; default those that belong to a cluster (`NOT_FOLLOWED`).
         sync_acls: whether access rules of the source's topics are added on the target, for reading only: a right to
-            write is left out, and a right to everything becomes one to read. None is ever taken away.
-        too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" holds it
-            back and goes on; "claim" puts its value into the segment store and a reference in its place, with the
-            header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
-        max_bytes_per_s: what a run moves at most, over all slots; None for no bound.
-        heartbeat_s: seconds between two heartbeats that a run writes into the source's topic `heartbeats`, as
-            MirrorMaker 2 does; mirrored like the rest, they tell the delay while nothing else is written; None: none.
+            write is left out, and a right to everything becomes one to read. None is ever taken away. Default
+            False.
+        too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" (default)
+            holds it back and goes on; "claim" puts its value into the segment store and a reference in its place, with
+            the header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
+        max_bytes_per_s: most bytes that a run moves in a second, over all slots, e.g. 10_000_000; default None, no
+            bound.
+        heartbeat: time between two heartbeats that a run writes into the source's topic `heartbeats`, as MirrorMaker 2
+            does; mirrored like the rest, they tell the delay while nothing else is written. E.g. timedelta(seconds=10);
+            default None, none.
     """
 
     kind: ClassVar[str] = "kafka_mirror"
     without_effect: ClassVar[frozenset[str]] = Kafka.without_effect | {
         "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
-        "max_bytes_per_s", "heartbeat_s",
+        "max_bytes_per_s", "heartbeat",
     }  # fmt: skip
 
     source_conn_id: str
@@ -92,7 +101,9 @@ class MirrorTopics(Kafka):
     sync_acls: bool = False
     too_large: Literal["quarantine", "claim", "fail"] = "quarantine"
     max_bytes_per_s: int | None = Field(None, ge=10_000)
-    heartbeat_s: float | None = Field(None, ge=1)
+    heartbeat: Duration | None = Field(None, ge=SECOND)
+
+    heartbeat_s: ClassVar = Stored[float | None]("heartbeat", SECOND)
 
     @field_validator("prefix", "suffix")
     @classmethod

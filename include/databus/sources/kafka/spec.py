@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, selects_topic
 from databus.schema_registry.settings import CONN_TYPES, KINDS
@@ -43,51 +44,53 @@ class KafkaTopics(SourceSpec):
     end of a batch, as it is by its partitions for any Kafka reader.
 
     Attributes:
-        conn_id: connection of type kafka; its extra holds librdkafka settings, at least bootstrap.servers.
+        conn_id: connection of type kafka, e.g. "kafka_east"; its extra holds librdkafka settings, at least
+            bootstrap.servers.
         topics: what is read: "orders", fnmatch patterns "shop.*", or "re:" and a regular expression over the name.
             Kafka's and Databus' own topics are read only when named literally.
-        exclude_topics: patterns of the same form that are left out.
-        start: where a flow without a checkpoint begins: "latest", "earliest", a time (ISO 8601; UTC without a zone),
-            "group:NAME" (what that consumer group has committed; partitions that it has not are read from their
+        exclude_topics: patterns of the same form that are left out, e.g. ("*.tmp",); default none.
+        start: where a flow without a checkpoint begins: "latest" (default), "earliest", a time (ISO 8601; UTC without a
+            zone), "group:NAME" (what that consumer group has committed; partitions that it has not are read from their
             beginning), or "offsets:TOPIC:PARTITION:NEXT,…" (the others from their beginning).
         on_gap: what is done when records between the checkpoint and the log are gone (retention, truncation, a topic
-            made anew). "fail" stops and asks for a decision; "earliest" goes on with the first record that is left,
-            "latest" with the next one written. Each writes the gap down.
-        isolation: "read_committed" reads up to the last stable offset; "read_uncommitted" also what is aborted later.
-        key_format: "string", "bytes" (base64 in JSON), "json" (checked), or what a schema registry describes, in
-            Confluent's wire format, as JSON: "avro", "json_schema" (checked against the schema), "protobuf". A value
+            made anew). "fail" (default) stops and asks for a decision; "earliest" goes on with the first record that is
+            left, "latest" with the next one written. Each writes the gap down.
+        isolation: "read_committed" (default) reads up to the last stable offset; "read_uncommitted" also what is
+            aborted later.
+        key_format: "string" (default), "bytes" (base64 in JSON), "json" (checked), or what a schema registry describes,
+            in Confluent's wire format, as JSON: "avro", "json_schema" (checked against the schema), "protobuf". A value
             that is not of the format stands as base64 with a flag: "undecodable", "unframed" (no wire format),
             "schema_unknown" (not in the registry, or of another format).
-        value_format: the same of the value. Each value is read with the schema it names: the row's shape stays the same
-            when the schema changes.
+        value_format: the same of the value; default "string". Each value is read with the schema it names: the row's
+            shape stays the same when the schema changes.
         registry_conn_id: connection of the schema registry, of type http or schema_registry: address, login, password,
-            and in its extra the path where the API begins and settings of confluent-kafka's SchemaRegistryClient.
+            and in its extra the path where the API begins and settings of confluent-kafka's SchemaRegistryClient. E.g.
+            "registry"; default "", none.
         on_undecodable: what is done with a record whose key or value is not of its format: "deliver" it flagged, hold
-            it back in the "quarantine", or "fail" before anything of the batch is dispatched. "auto" is "quarantine"
-            for formats of the registry and "deliver" for the others.
+            it back in the "quarantine", or "fail" before anything of the batch is dispatched. "auto" (default) is
+            "quarantine" for formats of the registry and "deliver" for the others.
         fields: of values (not of the formats bytes and string), path in dots → type (bigint, double, string, boolean,
             decimal(p,s), json): columns of their own, for transforms and checks. NULL where the value lacks them or
-            they are of another type.
-        identity: "key": records of a key are states of one thing, a record without a value deletes it, one without a
-            key is a thing of its own; "offset": each record is a thing of its own, and none deletes.
+            they are of another type. E.g. {"order.id": "bigint"}; default none.
+        identity: "key" (default): records of a key are states of one thing, a record without a value deletes it, one
+            without a key is a thing of its own; "offset": each record is a thing of its own, and none deletes.
         raw: records go on as they are, byte for byte, to a sink that takes them so (a mirror's); needs
-            identity="offset".
+            identity="offset". Default False.
         leave_out: of raw records, leave out those that came from this site before (header `databus.origin`), "*" those
-            that came from any.
-        cluster: database part of the tables' names; the conn_id without dots by default.
-        timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
+            that came from any. E.g. "kafka_west"; default "", none.
+        cluster: database part of the tables' names, e.g. "east"; default "", the conn_id without dots.
+        timeout: time that an operation waits for the brokers before it fails as unavailable, e.g.
+            timedelta(seconds=10); default 30 seconds.
         consumer: further librdkafka consumer settings that tune it (`kafka/librdkafka_names.py`); what the guarantee
-            rests on is refused, and so are unknown names.
-        on_missing_topic: "fail" refuses to begin with a topic that is named without wildcards and is not there; "wait"
-            is for topics that come later. A pattern that matches nothing is a warning under both.
+            rests on is refused, and so are unknown names. E.g. {"fetch.max.bytes": 1_000_000}; default none.
+        on_missing_topic: "fail" (default) refuses to begin with a topic that is named without wildcards and is not
+            there; "wait" is for topics that come later. A pattern that matches nothing is a warning under both.
     """
 
     kind: ClassVar[str] = "kafka"
     noun: ClassVar[str] = "topic"
     patterns_wait: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"start", "on_gap", "on_missing_topic", "timeout_s", "consumer"}
-    )
+    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "on_gap", "on_missing_topic", "timeout", "consumer"})
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
@@ -111,9 +114,11 @@ class KafkaTopics(SourceSpec):
     raw: bool = False
     leave_out: str = ""
     cluster: str = ""
-    timeout_s: float = Field(30.0, gt=0)
+    timeout: Duration = Field(timedelta(seconds=30), gt=ZERO)
     consumer: LibrdkafkaSettings = Field(default_factory=dict)
     on_missing_topic: OnMissingTopic = "fail"
+
+    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""

@@ -30,16 +30,17 @@ class Mock(SourceSpec):
     """Deterministic row changes: of ten changes of a table six are inserts, three are updates and one is a delete.
 
     Attributes:
-        tables: `database.table` names; row changes go to them in turn.
-        rows: row changes in all; None for an endless source with `rows_per_second`.
-        rows_per_second: how fast the log grows, counted from `since`; None when all rows are there at once.
-        since: when the log of a source with a rate began; UTC without a zone.
-        rows_per_transaction: row changes of each transaction.
+        tables: `database.table` names, e.g. ("shop.orders",); row changes go to them in turn. Default ("shop.orders",).
+        rows: row changes in all, e.g. 1_000; default None, an endless source with `rows_per_second`.
+        rows_per_second: rate at which the log grows, counted from `since`, e.g. 100; default None, all rows are there
+            at once.
+        since: when the log of a source with a rate began; UTC without a zone. Default 2026-01-01.
+        rows_per_transaction: row changes of each transaction, e.g. 10; default 10.
         columns: column name → type (bigint, int, double, varchar, date, datetime(f), decimal(p,s)), beside the key
-            `id`.
-        null_ratio: share of NULLs in the columns.
-        seed: another seed gives other values.
-        start: where a flow without a checkpoint begins.
+            `id`. E.g. {"name": "varchar"}; default a few of them.
+        null_ratio: share of NULLs in the columns, e.g. 0.1; default 0.05.
+        seed: another seed gives other values, e.g. 7; default 0.
+        start: where a flow without a checkpoint begins, "earliest" or "latest"; default "earliest".
     """
 
     kind: ClassVar[str] = "mock"

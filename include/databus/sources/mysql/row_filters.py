@@ -32,7 +32,8 @@ class RowFilter(Spec):
     """Base of the row filters.
 
     Attributes:
-        tables: whose rows are judged: names and patterns as in `MysqlBinlog.tables`; other tables pass.
+        tables: those whose rows are judged, e.g. ("shop.orders",): names and patterns as in `MysqlBinlog.tables`; other
+            tables pass.
     """
 
     tables: tuple[str, ...] = Field(min_length=1)
@@ -115,10 +116,12 @@ class RangePartition(_ColumnFilter):
     NULL lies in no range, and neither do values that no calendar has ('0000-00-00'). Text is compared by code points.
 
     Attributes:
-        column: any column; a change that does not carry it (`binlog_row_image` other than FULL) is held back. Those of
-            the primary key are in each.
-        lower: first value kept; None for no bound. Decimals and times may be written as text, in ISO 8601.
-        upper: first value no longer kept; None for no bound.
+        by: form of the filter; default "range", the only one.
+        column: any column, e.g. "id"; a change that does not carry it (`binlog_row_image` other than FULL) is held
+            back. Those of the primary key are in each.
+        lower: first value kept, e.g. 1_000; default None, no bound. Decimals and times may be written as text, in ISO
+            8601.
+        upper: first value no longer kept, e.g. 2_000; default None, no bound.
     """
 
     by: Literal["range"] = "range"
@@ -152,9 +155,10 @@ class ModuloPartition(_ColumnFilter):
     NULL leaves none.
 
     Attributes:
-        column: an integer column.
-        modulus: divisor, at least 1.
-        remainders: remainders kept, 0 … modulus − 1.
+        by: form of the filter; default "modulo", the only one.
+        column: an integer column, e.g. "id".
+        modulus: divisor, at least 1, e.g. 4.
+        remainders: remainders kept, 0 … modulus − 1, e.g. (0, 2).
     """
 
     by: Literal["modulo"] = "modulo"
@@ -182,10 +186,12 @@ class HashPartition(RowFilter):
     """Keep rows whose key falls into some of n partitions, by Kafka's default partitioner over the record's key.
 
     Attributes:
-        columns: columns to hash; by default the primary key, and then partition p of n is what a Kafka topic of n
-            partitions has in p. NULL is hashed as null. A change that does not carry them is held back.
-        partitions: number of partitions, at least 1.
-        keep: partitions kept, 0 … partitions − 1.
+        by: form of the filter; default "hash", the only one.
+        columns: columns to hash, e.g. ("customer_id",); by default the primary key, and then partition p of n is what a
+            Kafka topic of n partitions has in p. NULL is hashed as null. A change that does not carry them is held
+            back.
+        partitions: number of partitions, at least 1, e.g. 8.
+        keep: partitions kept, 0 … partitions − 1, e.g. (0, 1).
     """
 
     by: Literal["hash"] = "hash"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -15,6 +15,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.stored_options import SECOND, ZERO, Duration, Stored
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.large_value_rules import LARGE_VALUE_OVER_BYTES, MOST_BYTES
 
@@ -33,36 +34,37 @@ class MysqlBinlog(SourceSpec):
     """Row changes of tables, read from the server's binary log.
 
     Attributes:
-        conn_id: connection of type mysql.
+        conn_id: connection of type mysql, e.g. "mysql_shop".
         tables: what is captured: "shop.orders", fnmatch patterns "shop.*", or "re:" and a regular expression over
             `database.table`.
-        exclude_tables: patterns of the same form that are left out.
+        exclude_tables: patterns of the same form that are left out, e.g. ("shop.tmp_*",); default none.
         row_filters: RangePartition, ModuloPartition, HashPartition: which rows of which tables are wanted. A row must
             pass all that concern its table. The others are left out before they are encoded, and count as filtered; an
-            update that moves a row into a partition is an insert, one that moves it out a delete.
-        start: where a flow without a checkpoint begins: "latest", "earliest", "FILE:POS", "gtid:<set>", or a time
-            (ISO 8601; UTC without a zone).
-        decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
-        flavor: "mysql", "mariadb", or "auto" to ask the server.
-        headroom_s: warn when the server will delete what the flow needs next within so many seconds.
+            update that moves a row into a partition is an insert, one that moves it out a delete. Default none.
+        start: where a flow without a checkpoint begins: "latest" (default), "earliest", "FILE:POS", "gtid:<set>", or a
+            time (ISO 8601; UTC without a zone).
+        decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
+            wrong).
+        flavor: "mysql", "mariadb", or "auto" (default) to ask the server.
+        headroom: least time until the server deletes what the flow needs next, below which it warns, e.g.
+            timedelta(hours=12); default 6 hours.
         claim_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values are
             written to the segment store, and the row carries a reference in their place
             (`databus.binlog.segments.large_values`),
-            with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine.
-        on_missing_table: "fail" refuses to begin with a name or pattern in `tables` that no table matches; "wait" is
-            for tables that come later. A table that a flow once had stops no flow.
+            with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine. E.g.
+            500_000; default 15 MiB.
+        on_missing_table: "fail" (default) refuses to begin with a name or pattern in `tables` that no table matches;
+            "wait" is for tables that come later. A table that a flow once had stops no flow.
         on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
             row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE, MariaDB's ALTER
-            IGNORE TABLE where it makes unique keys or partitions. "event" delivers it as an event of op "m" and warns
-            in the log and the run; "fail" stops before it, with all rows up to it delivered (`databus checkpoint skip`
-            goes on behind it). A backfill over it always takes it as an event, and so does a sink that fell behind,
-            where the flow has passed it.
+            IGNORE TABLE where it makes unique keys or partitions. "event" (default) delivers it as an event of op "m"
+            and warns in the log and the run; "fail" stops before it, with all rows up to it delivered (`databus
+            checkpoint skip` goes on behind it). A backfill over it always takes it as an event, and so does a sink that
+            fell behind, where the flow has passed it.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
-    without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"start", "headroom_s", "on_missing_table", "on_partition_ddl"}
-    )
+    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "headroom", "on_missing_table", "on_partition_ddl"})
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     places: ClassVar[tuple[str, ...]] = (
@@ -77,10 +79,12 @@ class MysqlBinlog(SourceSpec):
     start: str = "latest"
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
-    headroom_s: int = Field(6 * 3600, ge=0)
+    headroom: Duration = Field(timedelta(hours=6), ge=ZERO)
     claim_over_bytes: int = Field(default=LARGE_VALUE_OVER_BYTES, ge=1024, le=MOST_BYTES)
     on_missing_table: OnMissingTable = "fail"
     on_partition_ddl: OnPartitionDdl = "event"
+
+    headroom_s: ClassVar = Stored[int]("headroom", SECOND, whole=True)
 
     @field_validator("tables", "exclude_tables")
     @classmethod

@@ -1,0 +1,93 @@
+"""Former names of options: accepted for one version, with a warning that names today's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+from databus.core.callers import at_caller, caller
+from databus.core.errors.config import ConfigError
+from databus.core.stored_options import SECOND, Stored
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def warn_of_former(what: str, former: str, now: str, value: Any, where: str) -> None:
+    """Warn that an option has another name now.
+
+    Args:
+        what: class or function.
+        former: name as it was written.
+        now: name to write instead.
+        value: what to give it.
+        where: "FILE:LINE" that wrote it.
+    """
+    shown = f"={repr(value).removeprefix('datetime.')}" if isinstance(value, timedelta) else ""
+    text = f"{what}: {former} is now {now}{shown}; the former name is accepted for one version"
+    file, _, line = where.rpartition(":")
+    if file and line.isdigit():
+        warnings.warn_explicit(text, DeprecationWarning, file, int(line))
+    else:
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+
+
+def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | Stored[Any]]) -> dict[str, Any]:
+    """Return options by their names of today, with a warning for each former one.
+
+    Args:
+        what: class or function.
+        options: as they were given.
+        former: former name → name of today, or how a number becomes a duration.
+
+    Raises:
+        ConfigError: an option is given under both names.
+    """
+    found = dict(options)
+    for name in former.keys() & options.keys():
+        how = former[name]
+        now, value = (how, found.pop(name)) if isinstance(how, str) else (how.option, how.value_of(found.pop(name)))
+        if now in options:
+            raise ConfigError(
+                at_caller(f"{what}: both {now} and {name} are given: they are one option"),
+                hint=f"Leave {name} out: it is the former name.",
+            )
+        warn_of_former(what, name, now, value, caller())
+        found[now] = value
+    return found
+
+
+def seconds_of_former(what: str, former: str, now: str, number: Any) -> timedelta:
+    """Return the duration that a number of seconds under a former name meant, with a warning."""
+    value: timedelta = Stored[float](now, SECOND).value_of(number)
+    warn_of_former(what, former, now, value, caller())
+    return value
+
+
+def accepts_former(what: str, **former: str | Stored[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function accept former names of its keywords; one that it has never had is refused by name.
+
+    Args:
+        what: what a person calls.
+        **former: see `renamed`.
+    """
+
+    def wrapped(call: Callable[P, R]) -> Callable[P, R]:
+        known = [name for name in signature(call).parameters if name != "self"]
+
+        @wraps(call)
+        def accepting(*args: P.args, **options: P.kwargs) -> R:
+            given: Any = renamed(what, options, former)
+            if unknown := sorted(given.keys() - set(known)):
+                raise ConfigError(
+                    at_caller(f"{what}: unknown option {', '.join(unknown)}"), hint=f"{what} takes: {', '.join(known)}."
+                )
+            return call(*args, **given)
+
+        return accepting
+
+    return wrapped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from databus.records.quality.result import great_expectations
+from databus.records.quality.great_expectations_context import great_expectations
 from tests.e2e.airflow_world import AirflowWorld, Run
 from tests.e2e.hidden_till import PREFIX
 

@@ -15,7 +15,8 @@ from databus.core.errors import ConfigError, QualityGateError
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops.runs.expectations import judge_of
-from databus.records.quality.result import QualityResult, evaluate_run, great_expectations
+from databus.records.quality.great_expectations_context import great_expectations
+from databus.records.quality.result import QualityResult, evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.runtime.batch import run_batch

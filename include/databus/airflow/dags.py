@@ -114,7 +114,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         from databus.airflow.wake import woken
 
         options["schedule"] = woken(flow, str(options["dag_id"]), options["schedule"], wake)
-    from databus.airflow.reporting.alert_events import callbacks, listed
+    from databus.airflow.reporting.flow_callbacks import callbacks, listed
     from databus.airflow.reporting.lineage import end_failed
 
     every = window or runs.between

@@ -24,7 +24,8 @@ from databus.binlog.decoding.table_batch import TableBatch, TableEvent
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.transactions.pending_xa import WantedPrepare
 from databus.binlog.log.transactions.rolled_back_rows import RolledBackRows
-from databus.binlog.log.transactions.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
+from databus.binlog.log.transactions.xa import CommitPlace, parse_prepare, parse_second_phase
+from databus.binlog.log.walk import XaPhase
 from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name

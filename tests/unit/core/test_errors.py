@@ -13,7 +13,12 @@ def all_errors(root: type[DatabusError] = DatabusError) -> list[type[DatabusErro
     return [root, *(found for child in root.__subclasses__() for found in all_errors(child))]
 
 
-CORE = [e for e in all_errors() if e.__module__ == errors.__name__]
+CORE = [e for e in all_errors() if e.__module__.startswith(f"{errors.__name__}.")]
+
+
+def test_the_package_names_every_error_of_its_modules() -> None:
+    assert len(CORE) > 55
+    assert {kind.__name__ for kind in CORE} == {getattr(errors, name).__name__ for name in errors.__all__}
 
 
 @pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.__name__)

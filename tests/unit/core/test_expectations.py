@@ -75,7 +75,7 @@ def test_great_expectations_own_objects(gx: Any) -> None:
 
 @pytest.fixture
 def gx() -> Any:
-    from databus.records.quality.result import great_expectations
+    from databus.records.quality.great_expectations_context import great_expectations
 
     return great_expectations()
 

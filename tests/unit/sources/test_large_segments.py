@@ -22,7 +22,9 @@ from databus.binlog.log.capture import TableCapture
 from databus.core.errors import DecodeError
 from databus.rows.image_form import VARIANT_FORM
 from databus.sources.mysql.segments import rows as reading
-from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
+from databus.sources.mysql.segments.address import SegmentAddress
+from databus.sources.mysql.segments.emission import Emission
+from databus.sources.mysql.segments.split import SegmentSplit
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.sources import memory_probe
 
@@ -76,7 +78,7 @@ def rows(log: Log, pattern: str = "shop.*") -> list[dict[str, Any]]:
     data = np.frombuffer(bytes(log.data), np.uint8)
     split = SegmentSplit((), TableCapture((pattern,)), (), "srv")
     address, counter = SegmentAddress("here", "mysql-bin.000007", 4, 0), Counter()
-    emission = reading.Emission("srv", VARIANT_FORM, counter.add, split.filters)
+    emission = Emission("srv", VARIANT_FORM, counter.add, split.filters)
     found = [r for b in reading._numba_rows(data, address, split, emission) for r in b.to_pylist()]
     assert counter.changes == sum(r["op"] in "cud" and r["part"] == 0 for r in found)
     return found

@@ -23,7 +23,7 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.backfill import Aim, Backfill, Mode
 from databus.registry import spec_class
 from databus.runtime.beside.backfill import piece_flow
-from databus.sources.mysql.segments.rows import in_log_order
+from databus.sources.mysql.segments.emission import in_log_order
 from databus.sources.mysql.server import grants_by_scope
 from databus.sources.mysql.spec import MysqlBinlog
 

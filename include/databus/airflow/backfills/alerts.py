@@ -8,7 +8,8 @@ from typing import Any
 
 from databus.airflow.backfills.params import asked_of
 from databus.airflow.notifiers import AlertNotifier
-from databus.airflow.reporting.alert_events import error_of, event_of, listed, over
+from databus.airflow.reporting.alert_events import error_of, event_of, over
+from databus.airflow.reporting.flow_callbacks import listed
 from databus.core.alerts.alert import AlertKind, ChannelSpec
 from databus.core.flow import Flow
 from databus.observe.alerts.rules import Observation

@@ -20,7 +20,7 @@ from databus.airflow.operators.drain_deadline import DrainDeadline
 from databus.airflow.operators.failures import airflow_outcome
 from databus.airflow.operators.identity import run_identity
 from databus.airflow.operators.task_logs import only_warnings_of_libraries
-from databus.airflow.reporting.alert_events import listed
+from databus.airflow.reporting.flow_callbacks import listed
 from databus.airflow.runs.earlier import earlier_run
 from databus.core.errors.checkpoint import BackfillOpenError, BackfillWaitsError
 from databus.core.errors.config import BackfillRangeError

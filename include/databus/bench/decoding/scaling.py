@@ -21,7 +21,8 @@ from databus.core.connections import Connection
 from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import BinlogOffset
 from databus.runtime.spark.packed_splits import pack, unpack
-from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
+from databus.sources.mysql.segments.address import SegmentAddress
+from databus.sources.mysql.segments.split import SegmentSplit
 
 _SEGMENT_BYTES = 4 << 20
 _REPEATS = 4

@@ -26,8 +26,8 @@ from databus.binlog.log.events import (
     parse_header,
 )
 from databus.binlog.log.mapped import is_mapped, release
-from databus.binlog.log.transactions.xa import CommitPlace, XaEvent, XaPhase
-from databus.binlog.log.walk import Walk
+from databus.binlog.log.transactions.xa import CommitPlace
+from databus.binlog.log.walk import Walk, XaEvent, XaPhase
 from databus.binlog.log.walk_faults import walk_fault
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions

@@ -1,17 +1,18 @@
-"""What a walk over a stretch of raw events found."""
+"""Walk over a stretch of raw events: statements, XA phases and rows that it found."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.decoding.table_batch import Transactions
+from databus.binlog.kernels import walk as w
 from databus.binlog.log.expansion import Expansion
 from databus.binlog.log.statements.statements import QueryEvent, Statement
 from databus.binlog.log.tablemap import TableMap
-from databus.binlog.log.transactions.xa import XaEvent
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -23,6 +24,31 @@ def as_buffer(data: bytes | memoryview | Bytes) -> Bytes:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+class XaPhase(enum.Enum):
+    """Phase of an XA transaction at a place of the log."""
+
+    PREPARE = "XA PREPARE"
+    COMMIT = "XA COMMIT"
+    ROLLBACK = "XA ROLLBACK"
+
+
+@dataclass(frozen=True, eq=False)
+class XaEvent:
+    """XA phase met on the way; it is a transaction of the log in each case.
+
+    Attributes:
+        phase: what happens.
+        xid: `X'gtrid',X'bqual',format`, lower case, as the servers write it.
+        transaction: index of its transaction in the walk.
+        rows: a prepare's R_… lines that lie in the walked buffer; they are no rows of the walk.
+    """
+
+    phase: XaPhase
+    xid: str
+    transaction: int
+    rows: Ints = field(default_factory=lambda: np.empty((0, w.R_WIDTH), np.int64))
 
 
 @dataclass(frozen=True)

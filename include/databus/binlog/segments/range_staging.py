@@ -16,7 +16,8 @@ from databus.binlog.log.transactions.pending_xa import (
     StagedPrepare,
     in_log_order,
 )
-from databus.binlog.log.transactions.xa import CommitPlace, XaEvent, XaPhase
+from databus.binlog.log.transactions.xa import CommitPlace
+from databus.binlog.log.walk import XaEvent, XaPhase
 from databus.binlog.log.walk_faults import nothing_delivered
 from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import PinnedPrepare, RangeIndex, Segment

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.decoding.table_batch import Transactions
-from databus.binlog.log.transactions.xa import XaEvent
-from databus.binlog.log.walk import RowsByStatement
+from databus.binlog.log.walk import RowsByStatement, XaEvent
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.tables.unlogged import UnloggedChange
 

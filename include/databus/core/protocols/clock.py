@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; tests bring their own."""
+    """Clock; tests bring their own."""
 
     def now(self) -> datetime:
         """Return the time, aware UTC."""

@@ -14,7 +14,7 @@ from databus.core.tables.wanted import TablesNow
 
 
 class Turns(Protocol):
-    """What live flows take turns by, so that their batches do not slow each other down."""
+    """CPU turns of live flows, so that their batches do not slow each other down."""
 
     def take(self) -> None:
         """Wait for a turn, but not for long; does nothing while one is held."""

@@ -93,7 +93,7 @@ class DataDocs:
 @cache
 def page_view() -> DefaultJinjaPageView:
     """Return Great Expectations' view of a page, which compiles each template it meets once, and keeps it."""
-    from databus.records.quality.result import great_expectations
+    from databus.records.quality.great_expectations_context import great_expectations
 
     great_expectations()
     from great_expectations.render.view import DefaultJinjaPageView

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.expectations import Expectation
+from databus.records.quality.great_expectations_context import great_expectations, remove_docs_sites
 from databus.records.quality.judged_expectations import ExpectationOutcome
-from databus.records.quality.result import great_expectations, remove_docs_sites
 
 if TYPE_CHECKING:
     import pandas as pd

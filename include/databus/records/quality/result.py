@@ -7,13 +7,9 @@ check and table of the run, one for each table's reconciliation. The data was lo
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import ModuleType
 from typing import Any
 
 from databus.core.errors.records import RecordingError
@@ -21,6 +17,7 @@ from databus.records import tables as t
 from databus.records.batch_record import BatchRecord
 from databus.records.quality.data_docs import LISTED, DataDocs
 from databus.records.quality.findings import worst
+from databus.records.quality.great_expectations_context import great_expectations, remove_docs_sites
 from databus.records.quality.judged_expectations import ExpectationOutcome, with_judged
 from databus.records.quality.metrics import Metric, metrics_query, read_expected, read_metrics
 from databus.records.quality.trend import newest_runs
@@ -146,21 +143,6 @@ def validate(store: RecordStore, run: int, metrics: Sequence[Metric]) -> dict[st
         remove_docs_sites(context)
     _require_evaluated(result)
     return result
-
-
-def remove_docs_sites(context: Any) -> None:
-    """Delete the temporary folders that an ephemeral context makes for pages nobody asked for, and leaves behind."""
-    for site in (context.variables.data_docs_sites or {}).values():
-        shutil.rmtree(site["store_backend"]["base_directory"], ignore_errors=True)
-
-
-def great_expectations() -> ModuleType:
-    """Import Great Expectations without its usage statistics; it imports a module that Python 3.11 deprecates."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import great_expectations
-    return great_expectations  # type: ignore[no-any-return]
 
 
 def _expectations(gx: Any, metrics: Sequence[Metric]) -> list[Any]:

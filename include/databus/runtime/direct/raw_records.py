@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RelayTask(DirectTask):
-    """What one Spark task per slot does with raw records: of `RelaySplit`s, for a `RelayEncoder`."""
+    """Task of one slot with raw records: of `RelaySplit`s, for a `RelayEncoder`."""
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read the slot's partitions, write their records, and return the receipt with what was read.

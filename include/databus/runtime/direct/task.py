@@ -36,7 +36,7 @@ Columns = Mapping[int, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class DirectTask:
-    """What one Spark task per slot does; picklable, without credentials beyond the writer's.
+    """Task of one slot; picklable, without credentials beyond the writer's.
 
     Attributes:
         flow: the flow, for routes.

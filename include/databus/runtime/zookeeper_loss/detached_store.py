@@ -48,7 +48,7 @@ class Terms:
 
 @dataclass
 class _Absence:
-    """What was done since ZooKeeper went away."""
+    """Outcomes and the plan in flight since ZooKeeper went away."""
 
     since: float
     cause: CheckpointUnavailableError

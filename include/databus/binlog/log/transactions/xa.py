@@ -7,11 +7,10 @@ the second phase as the statement `XA COMMIT X'gtrid',X'bqual',format` or `XA RO
 
 from __future__ import annotations
 
-import enum
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,10 +19,10 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import Transactions
 from databus.binlog.kernels import walk as w
+from databus.binlog.log.walk import LoggedStatement, Walk, XaPhase
 from databus.core.errors.source import DecodeError
 
 if TYPE_CHECKING:
-    from databus.binlog.log.walk import LoggedStatement, Walk
     from databus.binlog.log.walker import Walker
 
 Bytes = npt.NDArray[np.uint8]
@@ -31,31 +30,6 @@ Ints = npt.NDArray[np.int64]
 
 _SECOND_PHASE = re.compile(r"XA (COMMIT|ROLLBACK) X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)\s*", re.IGNORECASE)
 _HEAD = struct.Struct("<BIII")
-
-
-class XaPhase(enum.Enum):
-    """What happens to an XA transaction at a place of the log."""
-
-    PREPARE = "XA PREPARE"
-    COMMIT = "XA COMMIT"
-    ROLLBACK = "XA ROLLBACK"
-
-
-@dataclass(frozen=True, eq=False)
-class XaEvent:
-    """An XA phase met on the way; it is a transaction of the log in each case.
-
-    Attributes:
-        phase: what happens.
-        xid: `X'gtrid',X'bqual',format`, lower case, as the servers write it.
-        transaction: index of its transaction in the walk.
-        rows: a prepare's R_… lines that lie in the walked buffer; they are no rows of the walk.
-    """
-
-    phase: XaPhase
-    xid: str
-    transaction: int
-    rows: Ints = field(default_factory=lambda: np.empty((0, w.R_WIDTH), np.int64))
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from databus.binlog.log.transactions.xa import walk_prepared
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions
 from databus.core.errors.source import DecodeError
+from databus.sources.mysql.segments.address import SegmentAddress
+from databus.sources.mysql.segments.emission import Emission, in_log_order
 from databus.sources.mysql.segments.library_values import ABSENT, UnsupportedValueError, column_value
-from databus.sources.mysql.segments.rows import Emission, in_log_order
-from databus.sources.mysql.segments.split import SegmentAddress
 
 _ROWS_AT_ONCE = 10_000
 

@@ -13,7 +13,7 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.events import MAGIC
 from databus.binlog.log.mapped import windows
 from databus.binlog.log.transactions.pending_xa import WantedPrepare, prepare_missing
-from databus.binlog.log.transactions.xa import XaPhase
+from databus.binlog.log.walk import XaPhase
 from databus.binlog.segments.kept_log import KeptLog
 from databus.binlog.segments.segment import FetchedPrepare
 from databus.binlog.segments.store_space import writing

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -12,22 +11,19 @@ import pyarrow as pa
 from databus.binlog.decoding.decode import DecodedEvents, decode_events
 from databus.binlog.decoding.piecewise import decode_pieces
 from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.log.expansion import plain_bytes
 from databus.binlog.log.mapped import release
 from databus.binlog.log.transactions.xa import PreparedRows
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.segments.segment import TARGET_BYTES
-from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
-from databus.rows.slices import sliced
-from databus.sources.mysql.row_filters import RowFilters
+from databus.sources.mysql.segments.address import SegmentAddress, check_count
+from databus.sources.mysql.segments.emission import Emission, emitted, in_log_order
 from databus.sources.mysql.segments.large_values import RowLargeValues
-from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit, check_count
+from databus.sources.mysql.segments.split import SegmentSplit
 
 _WHOLE_BYTES = TARGET_BYTES + TARGET_BYTES // 4
 """A segment up to this size, decompressed, is decoded in one pass; a larger one, of a large transaction, in pieces."""
-_ORDER = ("place", "ordinal", "part")
 
 
 def segment_rows(
@@ -49,40 +45,6 @@ def segment_rows(
     else:
         yield from _numba_rows(data, segment, split, emission)
     check_count(segment, counted.changes)
-
-
-@dataclass(frozen=True)
-class Emission:
-    """How decoded changes become rows.
-
-    Attributes:
-        server: part of the event ids of rows without GTID.
-        form: how row images are written.
-        count: told the row changes of each batch.
-        filters: which rows are wanted; the others become rows of op "f".
-        claims: takes values out of rows that are too large; None to leave them.
-        prefix: what all event ids begin with.
-    """
-
-    server: str
-    form: ImageForm
-    count: Callable[[int], None]
-    filters: RowFilters
-    claims: RowLargeValues | None = None
-    prefix: str = ""
-
-    def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
-        """Count and emit a batch of row changes."""
-        self.count(len(batch))
-        wanted = self.filters.narrow(batch)
-        if self.claims is not None:
-            wanted = self.claims.applied(wanted)
-        for piece in sliced(wanted, self.form.changes_at_once):
-            yield from emit(piece, log, self.server, self.form, self.prefix)
-
-    def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
-        """Emit statements."""
-        return emit_events(events, log, self.server, self.form, self.prefix)
 
 
 class _CountedChanges:
@@ -134,43 +96,11 @@ def _numba_rows(
 
 def _in_order(decoded: DecodedEvents, emission: Emission) -> Iterator[pa.RecordBatch]:
     if not decoded.mixed:
-        yield from _emitted(decoded, decoded, emission)
+        yield from emitted(decoded, decoded, emission)
     else:
-        yield from in_log_order(list(_emitted(decoded, decoded, emission)))
+        yield from in_log_order(list(emitted(decoded, decoded, emission)))
 
 
 def _definitions(segment: SegmentAddress, split: SegmentSplit) -> PinnedDefinitions | None:
     found = split.definitions if segment.definitions is None else segment.definitions
     return PinnedDefinitions(found) if found else None
-
-
-def _emitted(
-    decoded: DecodedEvents,
-    items: Iterator[TableEvent] | DecodedEvents | Iterator[TableBatch],
-    emission: Emission,
-) -> Iterator[pa.RecordBatch]:
-    events: list[TableEvent] = []
-    for item in items:
-        if isinstance(item, TableEvent):
-            events.append(item)
-            continue
-        yield from emission.events(events, decoded.transactions)
-        events = []
-        yield from emission.rows(item, decoded.transactions)
-    yield from emission.events(events, decoded.transactions)
-
-
-def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return the rows of batches of one log file, ordered by position, ordinal and part."""
-    if len(batches) <= 1:
-        return list(batches)
-    table = pa.Table.from_batches(batches)
-    part, ordinal, position = (table[name].to_numpy() for name in reversed(_ORDER))
-    order = np.lexsort((part, ordinal, position))
-    if (order[1:] > order[:-1]).all():
-        return list(batches)
-    ordered: list[pa.RecordBatch] = []
-    step = max(1, len(table) // len(batches))
-    for start in range(0, len(table), step):
-        ordered.extend(table.take(pa.array(order[start : start + step])).combine_chunks().to_batches())
-    return ordered

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from databus.binlog.log.capture import TableCapture
-from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.schema_history.definitions import PinnedDefinition
-from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.row_filters import ALL_ROWS, RowFilters
+from databus.sources.mysql.segments.address import SegmentAddress
 from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.split_rows import SplitRows
 
@@ -19,27 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
-
-
-@dataclass(frozen=True)
-class SegmentAddress:
-    """Where a segment is and what it is.
-
-    Attributes:
-        uri: address under which every worker reads it.
-        file: log file of its transactions.
-        start_pos: file position of the first byte after its FORMAT_DESCRIPTION event.
-        rows: row changes of captured tables, which reading must find again.
-        commits: the XA COMMIT to which its rows belong, None for a segment of the log as it is.
-        definitions: of a prepared transaction, what its TABLE_MAP events left open; None where the split's hold.
-    """
-
-    uri: str
-    file: str
-    start_pos: int
-    rows: int
-    commits: CommitPlace | None = None
-    definitions: tuple[PinnedDefinition, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,15 +52,3 @@ class SegmentSplit(SplitRows):
 
         for segment in self.segments:
             yield from segment_rows(load_segment(segment.uri), segment, self, form)
-
-
-def check_count(segment: SegmentAddress, found: int) -> None:
-    """Compare the row changes that were read with those that were planned.
-
-    Raises:
-        DecodeError: they differ.
-    """
-    if found != segment.rows:
-        raise DecodeError(
-            f"{segment.file}:{segment.start_pos}: {found} row changes were read where {segment.rows} were planned"
-        )

@@ -131,19 +131,15 @@ class SegmentStoreFullError(SourceUnavailableError):
 
     code = "segment_store_full"
     default_hint = (
-        "Free space there (`databus segments prune` shows kept segments over the limit), or point "
+        "Free space there (`databus segments --prune` shows kept segments over the limit), or point "
         "DATABUS_SEGMENT_STORE elsewhere; the next attempt goes on with the same plan."
     )
 
 
-class LargeValueError(SourceError):
-    """A reference to a large value names none of the segment store, or the value there is gone or damaged."""
+class ClaimError(SourceError):
+    """What should refer to a value in the segment store does not, or the value there is gone or damaged."""
 
     code = "claim_invalid"
-
-
-ClaimError = LargeValueError
-"""Former name, for one version."""
 
 
 class ServerIdTakenError(SourceUnavailableError):

@@ -22,7 +22,7 @@ def write_large_value(reference: str, target: BinaryIO, settings: Settings) -> i
         settings: whose segment store it must lie in.
 
     Raises:
-        LargeValueError: it refers to no value of this store, the value is gone, or its bytes do not match its hash.
+        ClaimError: it refers to no value of this store, the value is gone, or its bytes do not match its hash.
         SourceUnavailableError: the store cannot be used.
     """
     return sum(target.write(piece) for piece in read_large_value(large_value_below(reference, settings.segment_store)))
@@ -32,7 +32,7 @@ def save_large_value(reference: str, path: Path, settings: Settings) -> int:
     """Write the value that a row refers to to a file, whole or not at all; return its bytes.
 
     Raises:
-        LargeValueError, SourceUnavailableError: as `write_large_value`.
+        ClaimError, SourceUnavailableError: as `write_large_value`.
     """
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

@@ -15,8 +15,7 @@ import pytest
 from databus.binlog import claims
 from databus.binlog.segments.large_values import LEAST_AGE_S, LargeValueReference, LargeValueStore, read_large_value
 from databus.binlog.segments.retention import KeepLimit
-from databus.core import errors
-from databus.core.errors import LargeValueError
+from databus.core.errors import ClaimError
 from databus.core.state import evidence
 
 DAY = 86_400.0
@@ -96,15 +95,15 @@ def test_a_damaged_or_missing_claim_is_named(tmp_path: Path) -> None:
     reference = put(LargeValueStore(str(tmp_path)), VALUE)
     path = aged(reference, 0)
     path.write_bytes(VALUE[:-1] + b"?")
-    with pytest.raises(LargeValueError, match="do not match") as damaged:
+    with pytest.raises(ClaimError, match="do not match") as damaged:
         list(read_large_value(reference["claim"]))
     assert damaged.value.code == "claim_damaged"
     path.unlink()
-    with pytest.raises(LargeValueError, match="is gone") as missing:
+    with pytest.raises(ClaimError, match="is gone") as missing:
         list(read_large_value(reference["claim"]))
     assert missing.value.code == "claim_missing"
     for wrong in ("", "{}", '{"claim": 5}', "file:///etc/passwd", "{broken"):
-        with pytest.raises(LargeValueError, match="refers to no large value"):
+        with pytest.raises(ClaimError, match="refers to no large value"):
             list(read_large_value(wrong))
 
 
@@ -129,5 +128,4 @@ def test_former_names_work_for_one_version(tmp_path: Path) -> None:
     reference = put(LargeValueStore(str(tmp_path)), VALUE)
     with pytest.warns(DeprecationWarning, match="read_claim is now read_large_value"):
         assert b"".join(claims.read_claim(reference["claim"])) == VALUE
-    assert errors.ClaimError is LargeValueError
-    assert evidence.SinkClaim is evidence.LedgerEvidence
+    assert evidence.SinkClaim is evidence.CommittedState

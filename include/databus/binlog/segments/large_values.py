@@ -35,7 +35,7 @@ import numpy.typing as npt
 from databus.binlog.log.mapped import windows
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.store_space import store_full, writing
-from databus.core.errors import LargeValueError, SourceUnavailableError
+from databus.core.errors import ClaimError, SourceUnavailableError
 from databus.core.private_files import private_folder, private_opener
 
 FOLDER = ".claims"
@@ -200,7 +200,7 @@ def large_value_uri(reference: str) -> str:
     """Return the URI that a reference (the JSON text of a row) names; a URI stands for itself.
 
     Raises:
-        LargeValueError: it is neither.
+        ClaimError: it is neither.
     """
     text = reference.strip()
     if text.startswith("{"):
@@ -211,7 +211,7 @@ def large_value_uri(reference: str) -> str:
         text = found if isinstance(found, str) else ""
     name = text.rpartition("/")[2]
     if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
-        raise LargeValueError(
+        raise ClaimError(
             f"{reference[:200]!r} refers to no large value",
             hint='Pass the text that stands in the row, or its "claim".',
         )
@@ -226,7 +226,7 @@ def large_value_below(reference: str, root: str) -> str:
         root: the segment store's folder or fsspec URI.
 
     Raises:
-        LargeValueError: it refers to no large value, or to one that does not lie in this store.
+        ClaimError: it refers to no large value, or to one that does not lie in this store.
     """
     import fsspec.core
 
@@ -235,7 +235,7 @@ def large_value_below(reference: str, root: str) -> str:
     name = uri.rpartition("/")[2]
     known = f"{path.rstrip('/')}/{FOLDER}/{name[:2]}/{name}"
     if uri not in (known, str(files.unstrip_protocol(known))):
-        raise LargeValueError(
+        raise ClaimError(
             f"the large value {uri[:500]} does not lie in the segment store {root}: it is not opened",
             hint="Set DATABUS_SEGMENT_STORE to the store of the flow that wrote the row, as its workers name it, if "
             "you trust where the reference comes from.",
@@ -251,7 +251,7 @@ def read_large_value(reference: str) -> Iterator[bytes]:
         reference: the text that stands in the row, or the URI in it; `large_value_below` checks one from elsewhere.
 
     Raises:
-        LargeValueError: it refers to no large value, the value is gone, or its bytes do not match its hash.
+        ClaimError: it refers to no large value, the value is gone, or its bytes do not match its hash.
         SourceUnavailableError: the store cannot be used.
     """
     import fsspec.core
@@ -264,7 +264,7 @@ def read_large_value(reference: str) -> Iterator[bytes]:
                 hashed.update(piece)
                 yield piece
     except FileNotFoundError as error:
-        raise LargeValueError(
+        raise ClaimError(
             f"the large value {uri} is gone, or its store is not reachable from here",
             hint="Large values are deleted by the limit DATABUS_SEGMENT_KEEP, never within 7 days; read the value from "
             "the table, or mount the segment store under the same path.",
@@ -275,7 +275,7 @@ def read_large_value(reference: str) -> Iterator[bytes]:
             f"the large value {uri} cannot be read: {error}", hint="Check the store."
         ) from error
     if hashed.hexdigest() != uri.rpartition("/")[2]:
-        raise LargeValueError(
+        raise ClaimError(
             f"the bytes of the large value {uri} do not match its hash",
             hint="The store has damaged them: read the value from the table.",
             code="claim_damaged",

@@ -138,7 +138,7 @@ def read(folder: Path) -> int:
         for s in index.segments
     )
     claims = LargeValueRules(str(folder / "store"))
-    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", large_values=claims)
+    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", claims=claims)
     return sum(batch.num_rows for batch in split.read())
 
 

@@ -68,7 +68,7 @@ def read(
     data = np.frombuffer(bytes(log.data), np.uint8)
     split = SegmentSplit(
         (), TableCapture(("shop.*",)), (), "srv", filters=filters or RowFilters(),
-        large_values=None if root is None else LargeValueRules(str(root), LIMIT),
+        claims=None if root is None else LargeValueRules(str(root), LIMIT),
     )  # fmt: skip
     address = SegmentAddress("here", "mysql-bin.000007", 4, planned(log))
     found = [r for b in reading.segment_rows(data, address, split, form or json_form({})) for r in b.to_pylist()]

@@ -245,7 +245,7 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         store = self._stores.segments(self._server.binlog(plan.range.end).server)
         server = self._server.binlog(index.range.end).server
-        large_values = LargeValueRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
+        claims = LargeValueRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
         return [
             SegmentSplit(
                 tuple(
@@ -260,7 +260,7 @@ class MysqlBinlogSource:
                 self._spec.decoder,
                 index.definitions,
                 self._filters,
-                large_values,
+                claims,
                 log_prefix(self._server.binlog(plan.range.end).generation),
             )
             for segments in shared_out(index, count)

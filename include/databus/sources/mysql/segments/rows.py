@@ -39,8 +39,8 @@ def segment_rows(
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
     counted = _Counted(segment)
-    large_values = RowLargeValues(split.large_values) if split.large_values is not None else None
-    emission = Emission(split.server, form, counted.add, split.filters, large_values, split.prefix)
+    claims = RowLargeValues(split.claims) if split.claims is not None else None
+    emission = Emission(split.server, form, counted.add, split.filters, claims, split.prefix)
     if split.decoder == "library":
         from databus.sources.mysql.segments.library_decoder import LibraryEvents
 
@@ -60,7 +60,7 @@ class Emission:
         form: how row images are written.
         count: told the row changes of each batch.
         filters: which rows are wanted; the others become rows of op "f".
-        large_values: takes values out of rows that are too large; None to leave them.
+        claims: takes values out of rows that are too large; None to leave them.
         prefix: what all event ids begin with.
     """
 
@@ -68,15 +68,15 @@ class Emission:
     form: ImageForm
     count: Callable[[int], None]
     filters: RowFilters
-    large_values: RowLargeValues | None = None
+    claims: RowLargeValues | None = None
     prefix: str = ""
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
         """Count and emit a batch of row changes."""
         self.count(len(batch))
         wanted = self.filters.narrow(batch)
-        if self.large_values is not None:
-            wanted = self.large_values.applied(wanted)
+        if self.claims is not None:
+            wanted = self.claims.applied(wanted)
         for piece in sliced(wanted, self.form.changes_at_once):
             yield from emit(piece, log, self.server, self.form, self.prefix)
 
@@ -102,7 +102,7 @@ def _numba_rows(
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
     definitions = _definitions(segment, split)
-    most = None if split.large_values is None else split.large_values.over_bytes
+    most = None if split.claims is None else split.claims.over_bytes
     if len(data) > _WHOLE_BYTES or plain_bytes(data) > _WHOLE_BYTES:
         for piece in decode_pieces(
             data,

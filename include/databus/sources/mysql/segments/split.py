@@ -54,7 +54,7 @@ class SegmentSplit(SplitRows):
         decoder: "numba" or "library".
         definitions: what TABLE_MAP events leave open, as planned.
         filters: which of their rows are wanted; the others are read as rows of op "f".
-        large_values: when values of a row leave it for the segment store; None for never.
+        claims: when values of a row leave it for the segment store; None for never.
         prefix: what all event ids begin with (`core.trace.log_prefix`).
     """
 
@@ -65,7 +65,7 @@ class SegmentSplit(SplitRows):
     decoder: Literal["numba", "library"] = "numba"
     definitions: tuple[PinnedDefinition, ...] = ()
     filters: RowFilters = ALL_ROWS
-    large_values: LargeValueRules | None = None
+    claims: LargeValueRules | None = None
     prefix: str = ""
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ import pytest
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch
-from databus.core.state.evidence import LedgerEvidence
+from databus.core.state.evidence import CommittedState
 from tests.integration import search_target as given
 from tests.integration.search_target import change
 
@@ -23,7 +23,7 @@ def problems(to: Any, pos: int, *receipts: WriteReceipt) -> tuple[str, ...]:
     end = BinlogOffset("bin.000001", pos)
     checkpoint = Checkpoint(end, len(receipts), Epoch(1), "run", "", {}, None, NOON)
     told = [(number, receipt.to_json()) for number, receipt in enumerate(receipts, start=1)]
-    return to.sink.evidence(LedgerEvidence(to.flow, checkpoint, None, {}, told)).problems
+    return to.sink.evidence(CommittedState(to.flow, checkpoint, None, {}, told)).problems
 
 
 def test_an_index_that_holds_what_is_committed_is_sound(target):

@@ -16,7 +16,7 @@ from databus.core.findings import Finding, Level
 from databus.core.positions.offsets import offset_from_json
 from databus.core.protocols.sink import FencedPlan, SlotWriter
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import Evidence, LedgerEvidence
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import ClaimRegister, SlotMark
 from databus.core.tables.schemas import TableSchema
@@ -247,7 +247,7 @@ class OpenSimpleSink:
         effect = "rows come again, under the same event ids" if back else "the rows passed over never come"
         return SinkEffect(self._spec.sink_name, effect)
 
-    def evidence(self, claim: LedgerEvidence) -> Evidence:
+    def evidence(self, claim: CommittedState) -> Evidence:
         """Compare the marker with the checkpoint; without one nothing can be compared."""
         subject = f"sink {self._spec.sink_name}"
         if not self.marked:

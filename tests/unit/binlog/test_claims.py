@@ -135,4 +135,4 @@ def test_former_names_work_for_one_version(tmp_path: Path) -> None:
     with pytest.warns(DeprecationWarning, match="read_claim is now read_large_value"):
         assert b"".join(claims.read_claim(reference["claim"])) == VALUE
     assert errors.LargeValueError is LargeValueError
-    assert evidence.SinkClaim is evidence.LedgerEvidence
+    assert evidence.SinkClaim is evidence.CommittedState

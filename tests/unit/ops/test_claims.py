@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from databus.binlog.segments.large_values import LargeValueStore
 from databus.cli.main import app
-from databus.core.errors import LargeValueError
+from databus.core.errors import ClaimError
 
 VALUE = bytes(range(256)) * 100
 
@@ -43,7 +43,7 @@ def test_only_what_lies_in_the_store_is_opened(reference: str, tmp_path: Path, w
     place = written.format(outside=tmp_path / name, inside=tmp_path / "segments", name=name, two=name[:2])
     for given in (place, json.dumps({"claim": place, "sha256": name})):
         done = CliRunner().invoke(app, ["large-value", given, "--to", str(tmp_path / "value")])
-        assert isinstance(done.exception, LargeValueError)
+        assert isinstance(done.exception, ClaimError)
         assert done.exception.code == "claim_elsewhere"
         assert not (tmp_path / "value").exists()
 
@@ -57,7 +57,7 @@ def test_a_damaged_value_leaves_no_file(reference: str, tmp_path: Path) -> None:
     (value,) = (path for path in (tmp_path / "segments").rglob("*") if path.is_file())
     value.write_bytes(VALUE[1:])
     done = CliRunner().invoke(app, ["large-value", reference, "--to", str(tmp_path / "value")])
-    assert isinstance(done.exception, LargeValueError)
+    assert isinstance(done.exception, ClaimError)
     assert [path.name for path in tmp_path.iterdir()] == ["segments"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch
-from databus.core.state.evidence import AcceptedOutput, LedgerEvidence
+from databus.core.state.evidence import AcceptedOutput, CommittedState
 from databus.core.state.plan import Plan, SinkPlan
 from databus.sinks.kafka.evidence import accepted_notes, marker_problems, output_problems, outputs_of, written_of
 from databus.sinks.kafka.markers import Marker
@@ -19,9 +19,9 @@ PLAN = Plan(
 )
 
 
-def claim(*receipts, plan=None, accepted=None) -> LedgerEvidence:
+def claim(*receipts, plan=None, accepted=None) -> CommittedState:
     checkpoint = Checkpoint(SequenceOffset(5), 5, Epoch(1), "run", "h5", {}, None, NOON, {"kafka": (5,)})
-    return LedgerEvidence("orders", checkpoint, plan, {5: "h5"}, receipts, accepted or {})
+    return CommittedState("orders", checkpoint, plan, {5: "h5"}, receipts, accepted or {})
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_marker_is_the_committed_batch_or_the_plan_in_flight(marker, plan, pro
 
 def test_a_slot_that_nothing_was_committed_to_needs_no_marker() -> None:
     checkpoint = Checkpoint(SequenceOffset(0), 0, Epoch(1), "run", "", {}, None, NOON, {"kafka": (0, 0)})
-    assert marker_problems(LedgerEvidence("orders", checkpoint, None, {}, ()), "kafka", [None, None]) == []
+    assert marker_problems(CommittedState("orders", checkpoint, None, {}, ()), "kafka", [None, None]) == []
 
 
 def outputs(batch: int, first: int, last: int, records: int, output: str = "cdc.orders[0]"):

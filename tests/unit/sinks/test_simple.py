@@ -19,7 +19,7 @@ from databus.core.errors import (
     MarkerDivergedError,
     SinkFencedError,
 )
-from databus.core.state.evidence import EvidentSink, LedgerEvidence
+from databus.core.state.evidence import CommittedState, EvidentSink
 from databus.core.state.sink_markers import MarkedSink
 from databus.rows import version_numbers
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of
@@ -122,9 +122,9 @@ def test_evidence_and_preflight_name_the_guarantee(tmp_path: Path) -> None:
     assert "exactly once" in SqliteAdapter(tmp_path).make_sink().preflight()[0].message
 
 
-def claim(committed: int, plan: Any = None, hashes: Mapping[int, str] | None = None) -> LedgerEvidence:
+def claim(committed: int, plan: Any = None, hashes: Mapping[int, str] | None = None) -> CommittedState:
     checkpoint: Any = SimpleNamespace(slots={"sqlite": (committed,)})
-    return LedgerEvidence("flow", checkpoint, plan, hashes or {}, ())
+    return CommittedState("flow", checkpoint, plan, hashes or {}, ())
 
 
 def test_evidence_compares_the_marker(marked: SqliteAdapter) -> None:

@@ -28,7 +28,7 @@ class AcceptedOutput:
 
 
 @dataclass(frozen=True)
-class LedgerEvidence:
+class CommittedState:
     """What checkpoint and history say of one sink.
 
     Attributes:
@@ -65,7 +65,7 @@ class Evidence:
     problems: tuple[str, ...] = ()
 
 
-SinkClaim = LedgerEvidence
+SinkClaim = CommittedState
 """Former name, for one version."""
 
 
@@ -73,7 +73,7 @@ SinkClaim = LedgerEvidence
 class EvidentSink(Protocol):
     """A sink that can show what it holds of the committed batches."""
 
-    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+    def evidence(self, ledger: CommittedState) -> Evidence:
         """Compare what the sink holds with what the ledger says; changes nothing.
 
         Raises:

@@ -10,7 +10,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.evidence import AcceptedOutput, Evidence, EvidentSink, LedgerEvidence
+from databus.core.state.evidence import AcceptedOutput, CommittedState, Evidence, EvidentSink
 from databus.core.state.plan import Plan
 from databus.ops.ledger.show import LedgerState
 from databus.runtime.context import Services
@@ -63,7 +63,7 @@ def sinks_evidence(
 
 def _ledger_evidence(
     flow: Flow, state: LedgerState, sink: str, own: Sequence[HistoryEntry], standing: tuple[Checkpoint, Plan | None]
-) -> LedgerEvidence:
+) -> CommittedState:
     """Return what entries say of a sink: the flow's, and between them those of the times when it was behind."""
     commits = [entry for entry in (*state.entries, *own) if entry.action == "commit"]
     # A sink's own batches are numbered above all that went before: by number they lie where they were written. Of what
@@ -75,7 +75,7 @@ def _ledger_evidence(
     checkpoint, plan = standing
     accepted = _accepted((*state.entries, *own), sink)
     begins = {place: e.merged.batch for place, (e, _) in enumerate(told) if e.merged}
-    return LedgerEvidence(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
+    return CommittedState(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
 
 
 def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedOutput]:
@@ -87,7 +87,7 @@ def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedO
     return found
 
 
-def _shown(flow: Flow, services: Services, spec: SinkSpec, ledger: LedgerEvidence) -> Evidence:
+def _shown(flow: Flow, services: Services, spec: SinkSpec, ledger: CommittedState) -> Evidence:
     sink = spec.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:
         if isinstance(sink, EvidentSink):

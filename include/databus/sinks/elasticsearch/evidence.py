@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.positions.offsets import BinlogOffset
-from databus.core.state.evidence import Evidence, LedgerEvidence
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.tally import EMPTIED
 from databus.sinks.elasticsearch.versions import versioning
@@ -23,7 +23,7 @@ _NEWEST = 100
 """Documents looked at per index: those written last."""
 
 
-def evidence(client: OpenSearch, sink: str, place: str, ledger: LedgerEvidence) -> Evidence:
+def evidence(client: OpenSearch, sink: str, place: str, ledger: CommittedState) -> Evidence:
     """Compare the indices of a sink with what the ledger says.
 
     Raises:
@@ -55,7 +55,7 @@ def evidence(client: OpenSearch, sink: str, place: str, ledger: LedgerEvidence) 
     return Evidence(f"sink {sink}", (looked_at,), tuple(problems))
 
 
-def _documents(ledger: LedgerEvidence) -> dict[str, int]:
+def _documents(ledger: CommittedState) -> dict[str, int]:
     """Return index → documents that creations and deletions leave at least, by the receipts.
 
     A statement that empties a table begins anew: what an attempt that was repeated took away stands in no receipt.

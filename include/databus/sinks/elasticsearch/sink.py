@@ -14,7 +14,7 @@ from databus.core.findings import Finding
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import Evidence, LedgerEvidence
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.key_forms import key_forms
 from databus.core.tables.schemas import TableSchema
@@ -127,7 +127,7 @@ class ElasticsearchSink:
         """Return False: there are no markers, writing any part of a plan again is harmless."""
         return False
 
-    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+    def evidence(self, ledger: CommittedState) -> Evidence:
         """Compare the indices with what the ledger says, as far as they can show it."""
         return evidence(self._client(), self.spec.sink_name, where(self._connection), ledger)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from databus.core.state.evidence import LedgerEvidence
+from databus.core.state.evidence import CommittedState
 from databus.core.state.plan import Plan
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import Marker
@@ -16,7 +16,7 @@ from databus.sinks.kafka.markers import Marker
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 
 
-def marker_problems(ledger: LedgerEvidence, sink: str, markers: Sequence[Marker | None]) -> list[str]:
+def marker_problems(ledger: CommittedState, sink: str, markers: Sequence[Marker | None]) -> list[str]:
     """Return a line for each slot whose marker is not what the checkpoint says."""
     committed = ledger.checkpoint.slots.get(sink, ())
     problems = []
@@ -30,7 +30,7 @@ def marker_problems(ledger: LedgerEvidence, sink: str, markers: Sequence[Marker 
     return problems
 
 
-def _marker_problem(ledger: LedgerEvidence, batch: int, marker: Marker | None) -> str:
+def _marker_problem(ledger: CommittedState, batch: int, marker: Marker | None) -> str:
     problem = ""
     if marker is None:
         if batch:
@@ -51,11 +51,11 @@ def _marker_problem(ledger: LedgerEvidence, batch: int, marker: Marker | None) -
     return problem
 
 
-def _in_flight(ledger: LedgerEvidence, marker: Marker) -> bool:
+def _in_flight(ledger: CommittedState, marker: Marker) -> bool:
     return ledger.plan is not None and (marker.batch, marker.hash) == (ledger.plan.batch, ledger.plan.hash)
 
 
-def output_problems(ledger: LedgerEvidence, ends: Mapping[str, int | None]) -> list[str]:
+def output_problems(ledger: CommittedState, ends: Mapping[str, int | None]) -> list[str]:
     """Return a line for each batch whose records cannot lie in the topics as its receipts say.
 
     What went to a topic that was deleted, as a person has accepted, is not looked for. Of a batch that was in flight
@@ -94,13 +94,13 @@ def output_problems(ledger: LedgerEvidence, ends: Mapping[str, int | None]) -> l
     return problems
 
 
-def outputs_of(ledger: LedgerEvidence) -> list[str]:
+def outputs_of(ledger: CommittedState) -> list[str]:
     """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
     there = {output for begin, _, output, _ in _told(ledger) if _is_there(ledger, begin, output)}
     return sorted(there | _sent_since(ledger).keys())
 
 
-def accepted_notes(ledger: LedgerEvidence) -> list[str]:
+def accepted_notes(ledger: CommittedState) -> list[str]:
     """Return a line for each topic of which receipts are not compared, since it was accepted as another."""
     skipped = {_topic(output) for begin, _, output, _ in _told(ledger) if not _is_there(ledger, begin, output)}
     since = {_topic(output) for output in _sent_since(ledger)}
@@ -125,7 +125,7 @@ def written_of(plan: Plan, markers: Sequence[Marker | None]) -> dict[str, int] |
     return found
 
 
-def _sent_since(ledger: LedgerEvidence) -> dict[str, int]:
+def _sent_since(ledger: CommittedState) -> dict[str, int]:
     """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another.
 
     Such a batch is merged with none. A part may end with its number though: where a sink that fell behind took the
@@ -139,7 +139,7 @@ def _sent_since(ledger: LedgerEvidence) -> dict[str, int]:
     return {output: records for output, records in found.items() if records > 0}
 
 
-def _told(ledger: LedgerEvidence) -> Iterator[tuple[int, int, str, Mapping[str, Any]]]:
+def _told(ledger: CommittedState) -> Iterator[tuple[int, int, str, Mapping[str, Any]]]:
     """Yield first and last batch, "topic[partition]" and facts of all receipts, in their order."""
     for place, (batch, receipt) in enumerate(ledger.receipts):
         for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
@@ -151,7 +151,7 @@ def _topic(output: str) -> str:
     return output.rpartition("[")[0]
 
 
-def _is_there(ledger: LedgerEvidence, begin: int, output: str) -> bool:
+def _is_there(ledger: CommittedState, begin: int, output: str) -> bool:
     """Tell whether batches from one on wrote to the topic that is there now, as far as people have said.
 
     Of several that were merged the first one tells: the sink wrote all of them before a topic was accepted, or behind.

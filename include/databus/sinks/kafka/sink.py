@@ -19,7 +19,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
-from databus.core.state.evidence import Evidence, LedgerEvidence
+from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import SlotMark
@@ -186,7 +186,7 @@ class KafkaSink:
             self._markers = self.key.consumer(self.settings, self._seen)
         return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
 
-    def evidence(self, ledger: LedgerEvidence) -> Evidence:
+    def evidence(self, ledger: CommittedState) -> Evidence:
         """Compare markers and the topics' ends with what the ledger says."""
         name, partitions = self.spec.sink_name, self.topics.partitions()
         slots = len(ledger.checkpoint.slots.get(name, ()))

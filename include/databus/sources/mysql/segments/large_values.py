@@ -26,7 +26,7 @@ class RowLargeValues:
     def applied(self, batch: TableBatch) -> TableBatch:
         """Return a batch none of whose row images holds more than the limit, key columns apart.
 
-        A value that is moved out is a `LargeValueReference` among the exceptions. Images that no change names are left.
+        What is claimed is a `LargeValueReference` among the exceptions. Images that no change names are not looked at.
 
         Raises:
             SegmentStoreFullError: there is no room for a value; nothing of its row has gone anywhere.

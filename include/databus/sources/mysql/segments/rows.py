@@ -35,8 +35,8 @@ def segment_rows(
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
     counted = _CountedChanges(segment)
-    claims = RowLargeValues(split.large_values) if split.large_values is not None else None
-    emission = Emission(split.server, form, counted.add, split.filters, claims, split.prefix)
+    large_values = RowLargeValues(split.large_values) if split.large_values is not None else None
+    emission = Emission(split.server, form, counted.add, split.filters, large_values, split.prefix)
     if split.decoder == "library":
         from databus.sources.mysql.segments.library_decoder import LibraryEvents
 

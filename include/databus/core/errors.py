@@ -131,7 +131,7 @@ class SegmentStoreFullError(SourceUnavailableError):
 
     code = "segment_store_full"
     default_hint = (
-        "Free space there (`databus segments --prune` shows kept segments over the limit), or point "
+        "Free space there (`databus segments prune` shows kept segments over the limit), or point "
         "DATABUS_SEGMENT_STORE elsewhere; the next attempt goes on with the same plan."
     )
 

@@ -266,7 +266,7 @@ def test_a_flow_is_found_with_the_mode_in_which_its_dag_runs_it(tmp_path: Path, 
     text = _SHORT.replace("flow_dag(named, dag_id", 'flow_dag(named, mode="live", dag_id')
     text = text.replace('flow_dag(flow("within"))', 'flow_dag(flow("within"), mode="economy")')
     text += '\ntwice = flow_dag(named, mode="economy", dag_id="twice")\n'
-    text += 'mirror_dag(Mirror(name="m", source="a", target="b", topics=("t",)), mode="economy")\n'
+    text += 'mirror_dag(Mirror(name="m", source_conn_id="a", target_conn_id="b", topics=("t",)), mode="economy")\n'
     (tmp_path / "short.py").write_text(text)
     found, broken = discover(tmp_path, dags=dags)
     assert broken == []

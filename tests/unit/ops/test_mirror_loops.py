@@ -17,7 +17,15 @@ from databus.ops.mirror.loops import findings_beside, problems
 
 
 def way(source: str, target: str, topics: tuple[str, ...] = ("shop.*",), **options: Any) -> Flow:
-    return Mirror(**{"name": f"{source}_{target}", "source": source, "target": target, "topics": topics, **options})
+    return Mirror(
+        **{
+            "name": f"{source}_{target}",
+            "source_conn_id": source,
+            "target_conn_id": target,
+            "topics": topics,
+            **options,
+        }
+    )
 
 
 def ring(**options: Any) -> list[Flow]:
@@ -75,7 +83,7 @@ def test_a_loop_is_told_with_its_places() -> None:
 
 
 def test_a_run_finds_it_beside_the_mirrors_of_its_folder(tmp_path: Path) -> None:
-    told = "from databus import Mirror\nm = Mirror(name='back', source='b', target='a', topics='*')\n"
+    told = "from databus import Mirror\nm = Mirror(name='back', source_conn_id='b', target_conn_id='a', topics='*')\n"
     (tmp_path / "back.py").write_text(told)
     (tmp_path / "other.py").write_text("from databus import Flow\nraise RuntimeError('not read')\n")
     (found,) = findings_beside(way("a", "b"), tmp_path)

@@ -370,7 +370,7 @@ def test_variant_rows_become_documents_through_spark(target, spark):
         "op string, key binary, key_hash int, b string, a string, ordinal bigint",
     ).selectExpr(
         "op", "'shop' database", "'Orders' table", "0 schema_id", "key", "key_hash", "parse_json(b) before",
-        "parse_json(a) after", "'bin.000001' file", "bigint(100) position", "'' gtid", "ordinal", "smallint(0) part",
+        "parse_json(a) after", "'bin.000001' log", "bigint(100) place", "'' transaction", "ordinal", "smallint(0) part",
         "concat('e', ordinal) event_id", "bigint(0) ts_ms", "bigint(1) server_id", "cast(null as string) statement",
         "if(op = 'c', array('after.name:undecodable'), null) flags",
         "cast(null as array<string>) absent", "cast(null as binary) other_key",

@@ -19,10 +19,10 @@ from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.lag import Headroom
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
+from databus.core.times import SystemClock
 from databus.observe.alerts.hysteresis import NotificationTiming
 from databus.observe.alerts.outbox import MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation, judge
-from databus.observe.clock import SystemClock
 from databus.ops.health.airflow import AirflowHealth
 from databus.ops.health.alerts import _placed
 

@@ -13,8 +13,8 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import AlertWhen, Flow, Kafka, MysqlBinlog, Webhook
 from databus.airflow.backfills.alerts import BackfillNotifier, ScheduledLookNotifier
-from databus.airflow.backfills.lineage import end_failed_backfill
 from databus.airflow.backfills.params import asked_of
+from databus.airflow.reporting.lineage import end_failed_backfill
 from databus.core.alerts.alert import AlertKind
 from databus.core.errors import BackfillFutureError
 from databus.observe.alerts.hysteresis import RuleVerdict

@@ -11,9 +11,9 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from databus import Flow, Kafka
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.operators.failures import airflow_outcome
+from databus.airflow.operators.task import airflow_outcome
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services
 from databus.sources.mock.spec import Mock

@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from databus import AlertWhen, Flow, Mock, Noop, Webhook
 from databus.airflow import flow_dag
 from databus.airflow.notifiers import AlertNotifier
-from databus.airflow.runs.ended import ended
+from databus.airflow.runs.states import ended
 from databus.core.alerts.alert import AlertKind
 from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.rules import Observation

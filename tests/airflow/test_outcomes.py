@@ -8,9 +8,9 @@ import time
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from databus.airflow.operators import drain_deadline
-from databus.airflow.operators.drain_deadline import DrainDeadline, DrainDeadlineError
-from databus.airflow.operators.failures import airflow_outcome
+from databus.airflow.operators import transfer
+from databus.airflow.operators.task import airflow_outcome
+from databus.airflow.operators.transfer import DrainDeadline, DrainDeadlineError
 from databus.core.errors import ConfigError, FlowPausedError, SinkUnavailableError
 
 
@@ -36,7 +36,7 @@ def test_an_unexpected_error_is_not_hidden() -> None:
 
 
 def test_a_long_batch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_deadline, "GRACE_S", 0.05)
+    monkeypatch.setattr(transfer, "GRACE_S", 0.05)
     former = signal.getsignal(signal.SIGALRM)
     deadline = DrainDeadline()
     try:

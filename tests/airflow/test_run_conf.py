@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from databus import Flow, Kafka, MysqlBinlog, Noop
 from databus.airflow import flow_dag
-from databus.airflow.operators.run_conf import require_known
+from databus.airflow.operators.preflight import require_known
 from databus.core.errors import RunConfError
 from databus.core.flow import Mode
 from databus.sources.mock.spec import Mock

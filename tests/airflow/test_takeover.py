@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from databus.airflow import flow_dag
-from databus.airflow.operators.takeover import takeover
+from databus.airflow.operators.preflight import takeover
 from databus.core.findings import Level
 from tests.airflow.test_flow_dag import FLOW
 

@@ -14,8 +14,8 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from databus.airflow.dags import woken
 from databus.airflow.timetable import StaggeredTimetable, staggered
-from databus.airflow.wake import woken
 from tests.airflow.test_flow_dag import FLOW
 
 MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from databus.airflow.runs.waiting import run_waits
+from databus.airflow.runs.states import run_waits
 
 
 @pytest.mark.parametrize(("count", "waits"), [(0, False), (1, True), (2, True)])

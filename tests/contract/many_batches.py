@@ -10,7 +10,7 @@ from typing import Any
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset
 from databus.records import tables as t
 from databus.records.ranges import ranges_of_batch
-from databus.records.run_rows import run_number
+from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 
 BYTES = 400

@@ -18,7 +18,7 @@ from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SinkPlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.runs.audit import audit_run
 from databus.ops.runs.history import AuditedRun, HistoryComparison, compare
 from databus.ops.runs.view import run_view

@@ -17,11 +17,11 @@ import pymysql
 
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
+from databus.core.times import SystemClock
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import ConsumedTopic, fold
 from databus.demo.shop import ShopWriter
-from databus.observe.clock import SystemClock
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections

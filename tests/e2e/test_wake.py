@@ -16,7 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 
-from databus.airflow.wake import AGAIN_S
+from databus.airflow.dags import AGAIN_S
 from databus.sandbox.connections import airflow_connections
 from tests.e2e.airflow_world import FLOW_FILE, AirflowWorld, Run, until
 

@@ -96,7 +96,7 @@ def _warm(command: dict[str, Any]) -> int:
     from databus.core.flow_specs import FlowContext
     from databus.core.settings import Settings
     from databus.core.state.plan import Plan, SinkPlan
-    from databus.observe.clock import SystemClock
+    from databus.core.times import SystemClock
     from databus.registry import flow_from_json
     from databus.runtime.direct.lane import image_columns
     from databus.runtime.direct.row_checks import image_marks

@@ -14,7 +14,7 @@ import pytest
 
 from databus import AlertWhen, Email, Flow, Webhook
 from databus.core.alerts.alert import Alert
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.health.alerts import evaluate
 from tests.unit.observe.receivers import Hooks, Mailbox, http_receiver, smtp_sink
 

@@ -21,11 +21,11 @@ from databus.checkpoints.nodes.alert_states import ZooKeeperAlertBook
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
 from databus.core.alerts.book import AlertState
 from databus.core.settings import Settings
+from databus.core.times import SystemClock
 from databus.observe.alerts import rules
 from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.outbox import RETRY_S
 from databus.observe.alerts.rules import Observation
-from databus.observe.clock import SystemClock
 from databus.ops.health import alerts
 from databus.ops.health.alerts import Teller, evaluate
 from databus.ops.health.status import FlowLook

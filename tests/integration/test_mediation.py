@@ -36,8 +36,7 @@ from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
-from databus.ops.open_ends import opened_ends
-from databus.ops.services import open_services
+from databus.ops.services import open_services, opened_ends
 from databus.runtime import batch as batch_module
 from databus.runtime import window as window_module
 from databus.runtime.context import Services

@@ -18,8 +18,7 @@ from databus.core.positions.gtid import MysqlGtidSet
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint.targets import Target
 from databus.ops.health.lag import measure
-from databus.ops.health.preflight import preflight
-from databus.ops.ledger.gaps import note_gap
+from databus.ops.health.preflight import note_gap, preflight
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

@@ -17,7 +17,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
 from databus.sources.mysql.dump import range_dumper
-from databus.sources.mysql.dump.retries import DumpRetries
+from databus.sources.mysql.dump.range_dumper import DumpRetries
 from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import ROW_OPS, rows_of
 from tests.integration.binlog_shop import Connections, Shop

@@ -21,7 +21,7 @@ from databus.core.trace import (
     TraceLogPurgedError,
     TraceNotRecordedError,
 )
-from databus.ops.runs.lineage import recorded_lineage
+from databus.ops.runs.lineage_events import recorded_lineage
 from databus.ops.trace.follow import trace
 from databus.ops.trace.journey import Journey, lines
 from databus.ops.trace.query import recognise

@@ -25,7 +25,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
 from databus.runtime.batch import run_batch

@@ -13,7 +13,7 @@ from databus import Expectations, Flow, Memory, Mock, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError, QualityGateError
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.runs.expectations import judge_of
 from databus.records.quality.great_expectations_context import great_expectations
 from databus.records.quality.result import QualityResult, evaluate_run

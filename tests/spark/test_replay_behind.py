@@ -24,7 +24,7 @@ from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.plan import Plan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult

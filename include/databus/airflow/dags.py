@@ -6,14 +6,21 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, AssetWatcher
 
 from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, flow_schedule
+from databus.airflow.triggers import ChangesTrigger
 from databus.checks.expected import expected_checks
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
 from databus.core.flows_only import note_given
 from databus.core.spec import caller
+
+POLL_S = 5.0
+"""Seconds between two looks of the triggerer: two reads of ZooKeeper and one statement at the source."""
+
+AGAIN_S = 60.0
+"""A woken run that moved nothing and waits for no slot has failed; after so long another one is begun."""
 
 Engine = Literal["connect", "submit"]
 Tasks = Literal["separate", "together"]
@@ -111,8 +118,6 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         **dag_options,
     }
     if wake is not None:
-        from databus.airflow.wake import woken
-
         options["schedule"] = woken(flow, str(options["dag_id"]), options["schedule"], wake)
     from databus.airflow.reporting.flow_callbacks import callbacks, listed
     from databus.airflow.reporting.lineage import end_failed
@@ -211,3 +216,23 @@ def _documentation(flow: Flow) -> str:
         "`preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
         "`audit` reconciles the run's counts and stores its quality result; where there is one task, it does all three."
     )
+
+
+def woken(flow: Flow, dag_id: str, timetable: Any, apart: timedelta) -> AssetOrTimeSchedule:
+    """Return a schedule that is the timetable's, and has a run begin when changes lie there and no run holds the lease.
+
+    The first run is the timetable's: when many flows are new, waking each of them would only double their runs.
+
+    Args:
+        flow: the flow.
+        dag_id: its DAG.
+        timetable: when runs begin anyway.
+        apart: time between two runs that are begun so, at least.
+    """
+    seconds = apart.total_seconds()
+    trigger = ChangesTrigger(flow, POLL_S, max(AGAIN_S, seconds), seconds, wakes=dag_id)
+    watcher = AssetWatcher(name=f"changes of {flow.name}", trigger=trigger)
+    asset = Asset(
+        name=f"{flow.name}:changes", uri=f"databus://changes/{flow.name}", group="databus", watchers=[watcher]
+    )
+    return AssetOrTimeSchedule(timetable=timetable, assets=[asset])

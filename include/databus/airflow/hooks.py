@@ -9,7 +9,7 @@ from airflow.sdk import BaseHook
 from databus.airflow.connections import AirflowConnections
 from databus.core.findings import Level
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 
 if TYPE_CHECKING:
     from databus.checkpoints.zookeeper import ZooKeeperCheckpoints

@@ -52,13 +52,13 @@ class AlertNotifier(BaseNotifier):
         """Tell; what goes wrong with that is logged and harms no task."""
         from databus.airflow.connections import AirflowConnections
         from databus.airflow.reporting.alert_events import dag_of
-        from databus.airflow.runs.ended import ended
+        from databus.airflow.runs.states import ended
 
         self._tell(context, AirflowConnections(), ended=partial(ended, dag_of(context)))
 
     async def async_notify(self, context: Any) -> None:
         """Tell, from the triggerer: connections are fetched in its loop, all else happens in a thread."""
-        from databus.airflow.known_connections import connections_of
+        from databus.airflow.connections import connections_of
 
         known = await connections_of(self._flow(), alerts=True)
         await asyncio.to_thread(self._tell, context, known)

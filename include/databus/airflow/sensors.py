@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.operators.failures import airflow_outcome
+from databus.airflow.operators.task import airflow_outcome
 from databus.core.flow import Flow
 from databus.core.former_names import seconds_of_former
 from databus.ops.health.head import FlowPosition, HeadLook

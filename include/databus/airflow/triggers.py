@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from databus.airflow.known_connections import connections_of
-from databus.airflow.runs.waiting import run_waits
+from databus.airflow.connections import connections_of
+from databus.airflow.runs.states import run_waits
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 

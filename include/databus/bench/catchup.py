@@ -13,8 +13,8 @@ from databus.bench.log_files import log_writer
 from databus.bench.options import CatchupOptions
 from databus.bench.our_path import OurPath
 from databus.bench.peer import SETTINGS, DebeziumPeer
+from databus.bench.processes import fresh_servers, path_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers, path_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 

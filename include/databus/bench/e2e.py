@@ -12,8 +12,8 @@ from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.options import E2EOptions
 from databus.bench.our_path import OurPath, OurRun
 from databus.bench.peer import SETTINGS, DebeziumPeer, PeerRun
+from databus.bench.processes import fresh_servers, path_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers, path_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 

@@ -18,9 +18,8 @@ from databus.bench.loads import TABLE, Load, TableLoad, create_tables
 from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.options import FreshnessOptions
 from databus.bench.peer import DEFAULTS, DebeziumPeer
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers, path_servers
 from databus.bench.results import Result
-from databus.bench.servers import fresh_servers, path_servers
 from databus.bench.turns import SideRun
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox

@@ -15,9 +15,8 @@ from databus.bench.freshness import flow_folder, run_command, running
 from databus.bench.loads import create_tables
 from databus.bench.log_files import log_writer
 from databus.bench.options import IdleOptions
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Result
-from databus.bench.servers import fresh_servers
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 

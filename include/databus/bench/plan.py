@@ -11,8 +11,8 @@ from typing import Any
 
 from databus import Batching, Flow, Mirror, __version__
 from databus.bench.options import PlanOptions
+from databus.bench.processes import fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import KafkaOffsets

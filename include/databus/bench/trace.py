@@ -25,9 +25,9 @@ from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
 from databus.bench import orders
 from databus.bench.log_files import log_writer
 from databus.bench.options import TraceOptions
+from databus.bench.processes import fresh_servers
 from databus.bench.recorded_batches import record_batches
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from databus.core.errors.checkpoint import CheckpointFormatError, CheckpointTooLargeError
 from databus.core.errors.source import OffsetInvalidError
-from databus.core.stored_form import VERSION, Form
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import VERSION, Form, canonical_json
 
 T = TypeVar("T")
 

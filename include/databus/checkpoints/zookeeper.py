@@ -13,14 +13,13 @@ from databus.checkpoints.history import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.lagging_sinks import ZooKeeperLaggingSinks
 from databus.checkpoints.lease import ZooKeeperLease
-from databus.checkpoints.nodes.accepted_wants import ZooKeeperAcceptedWants
 from databus.checkpoints.nodes.alert_states import ZooKeeperAlertBook
 from databus.checkpoints.nodes.backfills import ZooKeeperBackfills
 from databus.checkpoints.nodes.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.nodes.hidden_columns import ZooKeeperHiddenColumns
 from databus.checkpoints.nodes.large_values import LargeValues
 from databus.checkpoints.nodes.server_ids import ZooKeeperServerIds
-from databus.checkpoints.nodes.topics_read import ZooKeeperTopicsRead
+from databus.checkpoints.nodes.source_memory import ZooKeeperAcceptedWants, ZooKeeperTopicsRead
 from databus.checkpoints.nodes.watched_nodes import AwaitedNode
 from databus.core.amounts import counted
 from databus.core.connections import Connection

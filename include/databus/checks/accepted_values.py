@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from databus.checks.literals import Plain, has_value, literal
-from databus.checks.row_check import RowCheck
+from databus.checks.row_check import Plain, RowCheck, has_value, literal
 from databus.core.tables.schemas import ColumnSchema
 from databus.rows.frames import fields
 

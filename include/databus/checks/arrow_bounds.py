@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.checks.literals import Plain
+from databus.checks.row_check import Plain
 from databus.core.tables.schemas import ColumnSchema
 
 Mask = npt.NDArray[np.bool_]

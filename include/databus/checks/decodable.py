@@ -17,6 +17,7 @@ from databus.rows.frames.selection import EVERY_TABLE
 if TYPE_CHECKING:
     from databus.rows.violations import ColumnValues, Mask
 
+
 REASONS = ("undecodable", "unframed", "schema_unknown")
 
 
@@ -77,3 +78,31 @@ def decodable_checks(flow: Flow) -> tuple[Decodable, ...]:
         for column, reason, severity in flow.source.undecodable()
     ]
     return tuple(check for check in (Decodable(**options) for options in asked) if check.check_name not in own)
+
+
+class RowFilterLacks(Decodable):
+    """No row filter was in want of the column; asked for by each source with row filters, not by users.
+
+    Deletes are looked at too: where a row that is gone stood is what its delete says.
+    """
+
+    kind: ClassVar[str] = "row_filter_lacks"
+    ops: ClassVar[tuple[str, ...]] = ("c", "u", "r", "d")
+
+    def violated_when(self, field: Field) -> str:
+        """Flagged so, in either image."""
+        flags = (f"{image}.{field.source}:unjudged".replace("'", "\\'") for image in ("before", "after"))
+        return "arrays_overlap(flags, array({}))".format(", ".join(f"'{flag}'" for flag in flags))
+
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Flagged so."""
+        import numpy as np
+
+        mask = np.zeros(len(values.array), np.bool_)
+        mask[list(values.unjudged)] = True
+        return mask
+
+
+def judged_checks(flow: Flow) -> tuple[RowFilterLacks, ...]:
+    """Return the checks that the row filters of a flow's source ask for."""
+    return tuple(RowFilterLacks(column=column) for column in flow.source.judged_columns())

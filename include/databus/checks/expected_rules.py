@@ -9,8 +9,7 @@ import pydantic
 
 from databus.checks.accepted_values import AcceptedValues
 from databus.checks.in_range import InRange
-from databus.checks.literals import has_value, is_text, literal
-from databus.checks.row_check import RowCheck
+from databus.checks.row_check import RowCheck, has_value, is_text, literal
 from databus.core.tables.schemas import ColumnSchema
 from databus.rows.frames.fields import Field, sql_string
 

@@ -17,9 +17,8 @@ from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.errors.config import BackfillRangeError
 from databus.core.state.backfill import Mode, aim_of
-from databus.ops.backfill.delivered import delivered_in
 from databus.ops.backfill.run import BackfillRequest, BackfillRun, preview, run_backfill
-from databus.ops.backfill.status import BackfillState, state_of, status
+from databus.ops.backfill.status import BackfillState, delivered_in, state_of, status
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 

@@ -34,7 +34,7 @@ from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
-from databus.ops.quarantine.replay_preview import refusals
+from databus.ops.quarantine.replay_entries import refusals
 from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from databus.connections.airflow_format import parse_connection, to_json
-from databus.core.connections import Connection
+from databus.connections.file import FileConnections
+from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors.config import ConnectionMissingError
 
 _PREFIX = "AIRFLOW_CONN_"
@@ -47,3 +49,38 @@ def variable_of(conn_id: str) -> str:
 def environment_of(connections: Iterable[Connection]) -> dict[str, str]:
     """Return the variables that hand connections to another process; the values hold secrets in clear."""
     return {variable_of(connection.conn_id): to_json(connection) for connection in connections}
+
+
+class ChainedConnections:
+    """A ConnectionSource that asks others in order; the first that knows the id wins."""
+
+    def __init__(self, sources: Sequence[ConnectionSource]):
+        """Keep the sources in the order in which they are asked."""
+        self._sources = tuple(sources)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Return the usual chain: environment variables, then the file of DATABUS_CONNECTIONS if that is set."""
+        file = FileConnections.from_environment(environ)
+        return cls([EnvironmentConnections(environ), *([file] if file else [])])
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection of the first source that has it.
+
+        Raises:
+            ConnectionMissingError: none has it; the hint joins theirs.
+            ConfigError: the first that has it cannot read it; the others are not asked.
+        """
+        missing: list[ConnectionMissingError] = []
+        for source in self._sources:
+            try:
+                return source.get(conn_id)
+            except ConnectionMissingError as error:
+                missing.append(error)
+        own = f"no connection {conn_id!r} "
+        told = "; ".join(dict.fromkeys(error.message.replace(own, "none ", 1) for error in missing))
+        hints = " Or: ".join(dict.fromkeys(error.hint for error in missing if error.hint))
+        raise ConnectionMissingError(
+            f"no connection {conn_id!r}: {told or 'no source is set up'}",
+            hint=hints or f"Set {variable_of(conn_id)} to JSON or a URI.",
+        )

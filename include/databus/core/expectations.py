@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from databus.core.errors.config import ConfigError
 from databus.core.spec import Spec, caller, options_of
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import canonical_json
 
 BY_ROW, MISSING = "expectation", "expectation_missing"
 """Kinds of the check results that expectations leave: values that do not meet one, and NULLs of its column."""

@@ -15,7 +15,7 @@ from databus.core.batching import Batching
 from databus.core.expectations import Expectation, expectations_of
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import canonical_json
 from databus.core.stored_options import HOUR, SECOND, ZERO, Duration, Stored
 
 _WITHOUT_EFFECT_ON_OUTPUT = frozenset(

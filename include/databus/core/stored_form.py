@@ -9,6 +9,7 @@ text with its name: that is the new version.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,3 +69,8 @@ class Form:
                 "on, or put it right.",
             )
         return values
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the one byte form of a JSON value: sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.errors.sink import SinkUnavailableError
-from databus.core.stamps import credible
+from databus.core.times import credible
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.selection import HEARTBEATS
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.batches.report import BatchReport
 from databus.observe.metric_names import BY_NAME, MetricName
+
+STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
+"""The path's stages in order; every list of stages follows it."""
 
 
 @dataclass(frozen=True)
@@ -65,3 +70,20 @@ def of_window(summary: Mapping[str, Any]) -> Iterator[Point]:
     ):
         if summary.get(key) is not None:
             yield point(f"window.{name}", float(summary[key]), flow=flow)
+
+
+@dataclass
+class StageTimes:
+    """Wall time per stage, in milliseconds, on the monotonic clock."""
+
+    durations_ms: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block; repeated blocks of one stage add up."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = (time.perf_counter() - started) * 1000
+            self.durations_ms[name] = round(self.durations_ms.get(name, 0.0) + spent, 3)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
-from databus.core.batches.report import BatchReport
+from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.protocols.recorder import Recorder
+from databus.core.protocols.sink import Sink
+from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import HistoryEntry
-from databus.observe.clock import SystemClock
-from databus.runtime.context import Services
+from databus.core.times import SystemClock
+from databus.runtime.context import Services, open_ends
 
 
 @contextmanager
@@ -96,3 +99,28 @@ class _LateRecorder:
 
     def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         return self.opened.held_by_checks(flow, batches)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of a flow, open.
+
+    Attributes:
+        source: open source.
+        sinks: open sinks by name, in the flow's order.
+    """
+
+    source: Source
+    sinks: Mapping[str, Sink]
+
+
+@contextmanager
+def opened_ends(flow: Flow, services: Services) -> Iterator[Ends]:
+    """Open source and sinks; all are closed at the end.
+
+    Raises:
+        DatabusError: a connection is missing, a server refused or cannot be reached.
+    """
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with ExitStack() as stack:
+        yield Ends(*open_ends(stack, flow, services.connections, context))

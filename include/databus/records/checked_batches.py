@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import sqlalchemy as sa
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import CHECK
+from databus.core.batches.report import BatchPlan, CheckedBatch
 from databus.core.positions.offsets import OffsetRange, offset_from_json
 from databus.records import tables as t
 from databus.records.ledger.pages import newest_generation

@@ -11,9 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
-from databus.core.batches.report import BatchReport
+from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import HistoryEntry
@@ -21,10 +20,10 @@ from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
 from databus.records.checked_batches import CheckedBatches
 from databus.records.ledger.pages import LedgerPages
-from databus.records.lineage.run_columns import put_columns
+from databus.records.outputs import put_columns
 from databus.records.quarantine import HeldState
 from databus.records.ranges import ranges_of_batch
-from databus.records.run_rows import run_number
+from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 
 log = logging.getLogger(__name__)

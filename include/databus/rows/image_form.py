@@ -15,7 +15,7 @@ from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
-from databus.rows.schema import VARIANT, null_variants
+from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
 JSON_CHANGES = 16_384

@@ -14,6 +14,13 @@ from databus.core.tables.schemas import TableSchema
 if TYPE_CHECKING:
     from databus.rows.columns import Ints
 
+
+ORIGIN = "databus.origin"
+"""Names the sites a mirrored record came through, oldest first, one header each."""
+
+CLAIM = "databus.claim"
+"""Hash of a value that lies in the segment store; the reference to it stands in the value's place."""
+
 Header = tuple[str, bytes | None]
 
 

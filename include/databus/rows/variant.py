@@ -7,6 +7,7 @@ an image is left out of its object.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,45 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors.source import DecodeError
+from databus.core.events import ROW_COLUMNS, ROW_DDL
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array
-from databus.rows.schema import VARIANT
 from databus.rows.variant_columns import column_writer
+
+SPARK_DDL = ROW_DDL
+"""The shape as a Spark DDL string."""
+
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+"""Spark's VARIANT in Arrow (`pyspark.sql.pandas.types.to_arrow_type`, Spark 4.1)."""
+
+
+def null_variants(count: int) -> pa.StructArray:
+    """Return a VARIANT column of NULLs; the children are not nullable, so they hold empty values, not nulls."""
+    empty = pa.repeat(pa.scalar(b""), count)
+    mask = pa.repeat(pa.scalar(True), count)
+    return pa.StructArray.from_arrays([empty, empty], fields=[VARIANT.field(0), VARIANT.field(1)], mask=mask)
+
+
+_ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "smallint": pa.int16(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+}
+
+
+@functools.cache
+def arrow_schema(images: pa.DataType = VARIANT) -> pa.Schema:
+    """Return the Arrow schema of `ROW_COLUMNS`, the same for every table; `images` is the type of the row images."""
+    return pa.schema([pa.field(name, images if kind == "variant" else _ARROW[kind]) for name, kind in ROW_COLUMNS])
+
 
 MAX_VALUE_BYTES = 16 << 20
 """Largest VARIANT value that every Spark 4 reads."""

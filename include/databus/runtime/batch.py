@@ -14,7 +14,7 @@ from databus.core.flow import Flow
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
-from databus.observe.stages import StageTimes
+from databus.observe.batch_points import StageTimes
 from databus.runtime import check, counts
 from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.beside.held_by_flow import held_still

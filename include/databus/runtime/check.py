@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.checks.decodable import decodable_checks
+from databus.checks.decodable import decodable_checks, judged_checks
 from databus.checks.expected import expected_checks
-from databus.checks.judged import judged_checks
 from databus.core.batches.report import CheckResult
 from databus.core.errors.batch import QualityGateError
 from databus.core.events import RowState

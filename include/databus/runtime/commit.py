@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.positions.offset_ranges import unreached
-from databus.core.stamps import AHEAD
 from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import merged_outputs, still_first
+from databus.core.times import AHEAD
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
 from databus.runtime.plan import PlannedBatch

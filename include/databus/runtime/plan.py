@@ -13,7 +13,7 @@ from databus.core.errors.sink import SinkKeyChangedError
 from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.positions.offsets import OffsetRange
-from databus.core.positions.resuming import resumed
+from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.optional_sink import PinningSink
 from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, merged_slots
@@ -26,8 +26,8 @@ from databus.runtime.context import FlowSession
 from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
-from databus.runtime.tables.another_key import before_another_key
-from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.tables.changed_keys import before_another_key
+from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.takeover.closing import close_unwritten, open_again
 from databus.runtime.takeover.forgotten_markers import recall_piece
 from databus.runtime.zookeeper_loss.policy import marked_sinks

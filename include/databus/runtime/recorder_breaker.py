@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
-from databus.core.batches.report import BatchReport
+from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.errors.records import RecordingError
 from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint import HistoryEntry

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from databus.sandbox.locking import file_lock
+from databus.sandbox.cache import file_lock
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateBuilder, GeneralName, Name

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 from databus.core.errors.sandbox import SandboxError
-from databus.sandbox.locking import file_lock
+from databus.sandbox.cache import file_lock
 
 DATABASE_USER = "mysql"
 SYSTEM_DATA = Path("/var/lib/databus-sandbox")

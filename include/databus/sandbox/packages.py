@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from databus.core.errors.sandbox import SandboxError
-from databus.sandbox.locking import file_lock
+from databus.sandbox.cache import file_lock
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _APT_LOCK = Path("/run/lock/databus-apt.lock")

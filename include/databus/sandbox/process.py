@@ -12,12 +12,16 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+LOCAL_HOSTS = "127.0.0.1,localhost"
 
 MARK_VARIABLE = "DATABUS_SANDBOX_MARK"
 _POLL_S = 0.05
@@ -228,3 +232,21 @@ def _reap(pid: int) -> None:
         with suppress(OSError):
             if child.poll() is not None:
                 _children.pop(pid, None)
+
+
+def python_environment() -> dict[str, str]:
+    """This interpreter first in `PATH`, this package in `PYTHONPATH`, and no proxy for local addresses."""
+    inherited = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    # A relative entry means another folder in a process that works elsewhere.
+    absolute = [str(Path(part).absolute()) for part in inherited]
+    python_path = dict.fromkeys([str(_PACKAGE_ROOT), *absolute])
+    scripts = str(Path(sys.executable).parent)
+    return {
+        "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
+        "PYTHONPATH": os.pathsep.join(python_path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+        "NO_PROXY": LOCAL_HOSTS,
+        "no_proxy": LOCAL_HOSTS,
+    }

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import process as processes
+from databus.sandbox.cache import file_lock
 from databus.sandbox.launch import log_tail, make_ready, spawn_all, wait_healthy
-from databus.sandbox.locking import file_lock
 from databus.sandbox.os_user import remove_folder
 from databus.sandbox.ports import LOOPBACK, default_ports, free_ports, is_free
 from databus.sandbox.progress import Progress, ProgressEvent, ProgressStep, log_progress

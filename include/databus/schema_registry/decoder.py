@@ -108,14 +108,14 @@ class SchemaDecoder:
 def _maker(form: str) -> Callable[[RegisteredSchema], Decode]:
     """Return what makes decoders of a format; each library is loaded when it is needed."""
     if form == "avro":
-        from databus.schema_registry.avro import avro_decoder
+        from databus.schema_registry.texts import avro_decoder
 
         return avro_decoder
     if form == "protobuf":
         from databus.schema_registry.protobuf import protobuf_decoder
 
         return protobuf_decoder
-    from databus.schema_registry.json_schema import json_schema_decoder
+    from databus.schema_registry.texts import json_schema_decoder
 
     return json_schema_decoder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
+from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SourceSettingError
+from databus.core.findings import Finding, Level
 from databus.core.secrets import redacted, secret_values
 
 CONN_TYPES = "http|schema_registry"
@@ -93,3 +95,20 @@ def _address(connection: Connection, path: str) -> str:
         name, slash, behind = rest.partition("/")
         host = f"{scheme}://{name}:{connection.port}{slash}{behind}"
     return f"{host}/{path.strip('/')}".rstrip("/")
+
+
+def registry_findings(settings: RegistrySettings | None, formats: Sequence[str]) -> list[Finding]:
+    """Ask the registry which kinds of schema it knows; nothing for a source without one."""
+    if settings is None:
+        return []
+    from databus.schema_registry.client import schema_types
+
+    subject = f"schema registry: {settings.conn_id}"
+    try:
+        known = schema_types(settings)
+    except DatabusError as error:
+        return [Finding.of(subject, error)]
+    if missing := [form for form in formats if KINDS[form] not in known]:
+        what = f"{settings.url} knows {', '.join(sorted(known)) or 'no format'}, not {', '.join(missing)}"
+        return [Finding(subject, Level.ERROR, what, "Use a registry that does.", "registry_format")]
+    return [Finding(subject, Level.OK, f"{settings.url} answers, knows {', '.join(sorted(known))}")]

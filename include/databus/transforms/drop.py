@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.selection import refuse_key_columns
-from databus.transforms.columns_transform import ColumnsTransform
+from databus.transforms.table_transform import ColumnsTransform
 
 
 class DropColumns(ColumnsTransform):

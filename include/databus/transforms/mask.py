@@ -10,7 +10,7 @@ from databus.core.errors.batch import TransformError
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.selection import refuse_key_columns
-from databus.transforms.columns_transform import ColumnsTransform
+from databus.transforms.table_transform import ColumnsTransform
 
 if TYPE_CHECKING:
     from databus.core import protocols

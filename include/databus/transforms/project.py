@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from databus.rows.frames.changes import FrameChanges
-from databus.transforms.columns_transform import ColumnsTransform
+from databus.transforms.table_transform import ColumnsTransform
 
 
 class Project(ColumnsTransform):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
 
 from databus.core.errors.batch import TransformError
 from databus.core.flow_specs import TransformSpec
+from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
-from databus.rows.frames.selection import EVERY_TABLE
+from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.selection import EVERY_TABLE, columns_of, matches, selected
 
 if TYPE_CHECKING:
     from databus.core import protocols
@@ -42,3 +47,76 @@ class TableTransform(TransformSpec):
     @abstractmethod
     def transform(self, changes: FrameChanges) -> FrameChanges:
         """Return the changed rows; lazy, row by row, deterministic."""
+
+
+class ColumnsTransform(TableTransform):
+    """Transform that is written with its columns first: `Hash("email", "phone", tables=("shop.orders",))`.
+
+    Attributes:
+        columns: names, e.g. "email"; case does not matter where that is unambiguous.
+        former: names that columns had, or that were dropped, as `database.table.column`: taken like the others where
+            that table has them, and not missed where it has not. The table may be an fnmatch pattern; a column alone is
+            meant in every table, which is watched for a loss of it no more. Default none.
+    """
+
+    keeps: ClassVar[bool] = False
+    """Whether the columns are kept, and all others hidden."""
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    former: tuple[str, ...] = ()
+
+    def __init__(self, *columns: str, **options: Any):
+        if columns:
+            options["columns"] = columns
+        super().__init__(**options)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON; without `former` where it says nothing, so that earlier hashes stay."""
+        return {name: value for name, value in super().to_json().items() if name != "former" or value}
+
+    def wants(self) -> ColumnsWanted:
+        """Return the columns: a table that is meant by name or pattern must have them all."""
+        former = {name.casefold() for _, name in self._former()}
+        names = tuple(name for name in self.columns if name.casefold() not in former)
+        return ColumnsWanted(names, self.tables, in_every=self.tables != EVERY_TABLE)
+
+    def label(self) -> str:
+        """Return kind and columns."""
+        return f"{self.kind} {', '.join(self.columns)}"
+
+    def _tables_with_columns(self, changes: FrameChanges) -> Iterator[tuple[TableSchema, list[str]]]:
+        """Yield each table that is meant with those of the columns that it has, under their present names.
+
+        Raises:
+            TransformError: a table that is meant by name or pattern lacks a column.
+        """
+        if changes.hidden is not None:
+            changes.hidden.looks_for(self.label(), self.tables, self.columns, self._former(), keeps=self.keeps)
+            for schema in selected(changes, self.tables):
+                self._note(changes, changes.hidden, schema)
+        yield from columns_of(changes, self.tables, self.columns, self.label(), self._former_in)
+
+    def _note(self, changes: FrameChanges, hidden: Hidden, schema: TableSchema) -> None:
+        former = self._former_in(schema)
+        told = {n.casefold() for n in former}
+        fields = {n: changes.field(n, schema) for n in (*self.columns, *former)}
+        found = [(n, field.source) for n, field in fields.items() if field is not None]
+        lacking = [n for n in fields if fields[n] is None]
+        missed = self._hidden_else([n for n, _ in found], [n for n in lacking if n.casefold() not in told])
+        everywhere = {n.casefold() for n in self.former} if self.tables == EVERY_TABLE else set()
+        waived = {n: n.casefold() in everywhere for n in lacking if n.casefold() in told}
+        hidden.note(schema, self.label(), found=found, missed=missed, waived=waived)
+
+    def _former(self) -> list[tuple[str, str]]:
+        """Return pattern of tables and column of each former name; "*" for one that names a column alone."""
+        split = [name.rpartition(".") for name in self.former]
+        of_tables = [(table, column) for table, _, column in split if "." in table]
+        return [*((EVERY_TABLE[0], name) for name in self.former), *of_tables]
+
+    def _former_in(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the former names of a table's columns."""
+        return tuple(dict.fromkeys(name for pattern, name in self._former() if matches(schema.full_name, (pattern,))))
+
+    def _hidden_else(self, found: list[str], missed: list[str]) -> list[str]:  # noqa: ARG002 - one kind hides the rest
+        """Return which of the columns that a table lacks would be hidden if they were there."""
+        return missed

@@ -7,11 +7,10 @@ import zlib
 import numpy as np
 import pytest
 
-from databus.binlog.decoding.schema_ids import SchemaIds
+from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.kernels.crc import crc32
-from databus.binlog.log.scan import scan_events
+from databus.binlog.log.scan import event_checksum_holds, scan_events
 from databus.binlog.log.walk import as_buffer
-from databus.binlog.server.checksum import event_checksum_holds
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from tests.unit.binlog.log_encoder import Log, int_col, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed

@@ -8,8 +8,8 @@ from databus.checks.accepted_values import AcceptedValues
 from databus.checks.decodable import Decodable
 from databus.checks.freshness import Freshness
 from databus.checks.in_range import InRange
-from databus.checks.literals import literal
 from databus.checks.not_null import NotNull
+from databus.checks.row_check import literal
 from databus.checks.schema import Schema
 from databus.checks.volume import Volume
 from databus.core.errors import ConfigError

@@ -12,19 +12,19 @@ from typer.testing import CliRunner
 
 from databus.cli import main
 from databus.cli.main import app
-from databus.connections.chain import ChainedConnections
+from databus.connections.environment import ChainedConnections
 from databus.core.amounts import counted
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.refusals import Refusals
 from databus.core.errors import ConfigError, ConnectionMissingError, DecodeError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
 from databus.core.state.ledger import LedgerSpan, SpanState
-from databus.ops.backfill import delivered
+from databus.ops.backfill import status
 from databus.ops.backfill.missing import _again
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.place_words import place_word, require_place
-from databus.ops.decode.errors import naming_flow
 from databus.ops.flows.discovery import find_flow
+from databus.ops.runs.run import naming_flow
 from tests.unit.binlog.test_reader import write
 from tests.unit.ops.test_decode import small_log
 
@@ -168,9 +168,9 @@ def test_a_replay_into_live_topics_tells_what_they_get_again(monkeypatch: pytest
 
     spans = (span(place(4), place(100), 1), span(place(100), place(200), 20), span(place(200), place(300), 300))
     nothing: Any = None
-    monkeypatch.setattr(delivered, "spans_over", lambda *_: spans)
-    assert delivered.delivered_in(nothing, nothing, OffsetRange(place(150), place(250))) == 320
-    assert delivered.delivered_in(nothing, nothing, OffsetRange(place(4), place(100))) == 1
+    monkeypatch.setattr(status, "spans_over", lambda *_: spans)
+    assert status.delivered_in(nothing, nothing, OffsetRange(place(150), place(250))) == 320
+    assert status.delivered_in(nothing, nothing, OffsetRange(place(4), place(100))) == 1
 
 
 def test_a_backfill_that_is_to_be_run_again_is_named_by_places_that_can_be_read() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.connections.chain import ChainedConnections
-from databus.connections.environment import EnvironmentConnections, environment_of
+from databus.connections.environment import ChainedConnections, EnvironmentConnections, environment_of
 from databus.connections.file import FileConnections
 from databus.core.errors import ConfigError, ConnectionMissingError
 

@@ -16,7 +16,7 @@ from databus.core.errors import CheckpointFormatError
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan, SinkPlan
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import canonical_json
 
 instants = st.datetimes(timezones=st.just(UTC))
 names = st.text(min_size=1, max_size=8)

@@ -19,7 +19,7 @@ from databus.core.findings import Level
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.private_files import private_file, wider
 from databus.core.settings import Settings
-from databus.ops.health.private_data import examine_private_data
+from databus.ops.health.doctor import examine_private_data
 from databus.records.ledger.pages import LedgerPages
 from databus.records.store import RecordStore
 

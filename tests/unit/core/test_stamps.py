@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.stamps import AHEAD, EARLIEST, credible
+from databus.core.times import AHEAD, EARLIEST, credible
 
 NOW = datetime(2026, 11, 25, 1, tzinfo=UTC)
 NOW_MS = round(NOW.timestamp() * 1000)

@@ -7,7 +7,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from databus.kafka.bounded import bounded
+from databus.kafka.consumer import bounded
 
 
 def test_an_answer_and_an_error_come_through() -> None:

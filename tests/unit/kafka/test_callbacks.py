@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from databus.kafka.bounded import bounded
 from databus.kafka.callbacks import fatal_error_raised
+from databus.kafka.consumer import bounded
 
 
 def hidden(cause: BaseException | None) -> SystemError:

@@ -15,7 +15,7 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import MarkersAheadError
 from databus.core.settings import Settings
 from databus.core.state.sink_markers import SlotMark
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint import adopt
 from databus.runtime.context import RunIdentity, Services
 from tests.unit.runtime.test_sinks_behind import BROKERS, brokers

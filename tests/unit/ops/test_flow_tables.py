@@ -36,7 +36,7 @@ from databus.core.positions.offsets import Offset
 from databus.core.settings import Settings
 from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.tables.wanted import TablesNow, wants_from_json, wants_to_json
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.health.preflight import require_passed, require_tables
 from databus.ops.tables.compare import compare
 from databus.ops.tables.wants import wants_of

@@ -16,7 +16,7 @@ from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.health.lag import Beginning, measure, measure_each
 from databus.runtime.context import Services
 from databus.sources.mock.spec import Mock

@@ -19,7 +19,7 @@ from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, O
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Epoch, HistoryEntry
 from databus.core.state.ledger import LedgerSpan, SpanState
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.ledger.range import spans_over
 from databus.ops.ledger.show import read_ledger
 from databus.records import tables as t

@@ -15,7 +15,7 @@ from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.plan import Plan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import preview as moves
 from databus.ops.checkpoint.amend import Attribution

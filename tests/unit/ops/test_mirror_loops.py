@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from databus import Flow, Mirror
 from databus.core.findings import Level
-from databus.kafka.name_samples import common_name, samples
+from databus.kafka.selection import common_name, samples
 from databus.ops.mirror.loops import findings_beside, problems
 
 

@@ -14,7 +14,7 @@ from databus.core.errors import DecodeError, LeaseBusyError
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import SinkEffect
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
 from databus.ops.checkpoint.amend import Attribution

@@ -23,7 +23,7 @@ from databus.core.errors import (
 )
 from databus.core.findings import Finding, Level
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint import show as checkpoints
 from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services

@@ -17,7 +17,7 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.errors import ConfigError
 from databus.core.events import RowState
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.mirror.consumer_groups import require_known as require_groups
 from databus.ops.quarantine.outcome import ReplayResult, beside, outcome, tally

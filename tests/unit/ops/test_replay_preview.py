@@ -13,7 +13,7 @@ from databus.cli.quarantine import _warn_of
 from databus.core.batches.receipts import CHECK, RejectedRow
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
-from databus.ops.quarantine.replay_preview import refusals
+from databus.ops.quarantine.replay_entries import refusals
 from databus.ops.quarantine.replay_refusals import SINK_BEHIND
 from databus.ops.quarantine.show import select
 from databus.records.quarantine import Selection

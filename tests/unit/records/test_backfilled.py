@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from databus.core.tables.column_lineage import TableLineage
-from databus.records.lineage.run_columns import columns_of_run
-from databus.records.outputs import moved_outputs
+from databus.records.outputs import columns_of_run, moved_outputs
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from tests.contract.record_samples import report

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from databus.core.batches.checked_batches import CheckedBatch
 from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.report import CheckedBatch
 from databus.records import quarantine as held_rows
 from databus.records.activity import activity
 from databus.records.quarantine import HeldRows, HeldState, Selection

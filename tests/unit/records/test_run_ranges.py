@@ -9,8 +9,7 @@ from databus.core.positions.offsets import BinlogOffset
 from databus.records.activity import activity
 from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
-from databus.records.run_ranges import RunRange, audited, moved_by
-from databus.records.run_rows import run_number
+from databus.records.run_ranges import RunRange, audited, moved_by, run_number
 from databus.records.store import RecordStore
 from tests.contract.record_samples import NOON, held, report
 

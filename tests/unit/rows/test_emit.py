@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from databus.binlog.decoding.table_batch import TableEvent
 from databus.core.errors import DecodeError
 from databus.core.events import ROW_COLUMNS
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import canonical_json
 from databus.rows import emit as emit_module
 from databus.rows.emit import emit, emit_events
 from databus.rows.murmur2 import murmur2
-from databus.rows.schema import arrow_schema
+from databus.rows.variant import arrow_schema
 from databus.testing.table_batches import Image, Unrepresentable, batch, table, transactions
 
 Read = Callable[[Any], Any]

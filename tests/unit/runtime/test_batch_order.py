@@ -14,7 +14,7 @@ from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors import ReconciliationError
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.sinks.noop import Noop

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from databus.runtime.direct.gc_pause import collector_at_rest
+from databus.runtime.direct.read_ahead import collector_at_rest
 
 
 def _collections(made: int) -> int:

@@ -17,7 +17,7 @@ from databus.core.errors import DecodeError, ReconciliationError, SinkUnavailabl
 from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.direct import lane as direct
 from databus.runtime.direct.lane import image_columns, is_direct, may_be_direct

@@ -16,7 +16,7 @@ from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.known_outputs import still_first
 from databus.core.state.plan import SinkPlan, SourcePlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity

@@ -11,7 +11,7 @@ import pytest
 from databus.core.positions.gaps import SKIPPED, Gap
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.amendments import Amendment
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.spark.test_replay_behind import Desk, _soon  # noqa: F401 - a fixture

@@ -18,7 +18,7 @@ from databus.core.state.plan import SourcePlan
 from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.tables.schemas import TableChange
 from databus.core.tables.wanted import TablesNow
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden

@@ -12,7 +12,7 @@ from databus import Flow, Mock, Noop, Volume
 from databus.core.errors import QualityGateError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
-from databus.observe.stages import StageTimes
+from databus.observe.batch_points import StageTimes
 from databus.runtime.batch import _move_nothing
 
 START = BinlogOffset("mysql-bin.000001", 500)

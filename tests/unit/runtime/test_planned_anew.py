@@ -18,7 +18,7 @@ from databus import Batching, Elasticsearch, Flow, KafkaTopics, MysqlBinlog
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange
 from databus.core.settings import Settings
 from databus.core.state.plan import SourcePlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity

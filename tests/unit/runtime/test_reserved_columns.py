@@ -18,7 +18,7 @@ from databus.ops.tables.wants import wants_of
 from databus.runtime.plan import next_plan
 from databus.runtime.routing import reserved_in
 from databus.runtime.tables.changed_keys import ChangedKeys
-from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.tables.column_lineage import written_tables
 from databus.testing.table_batches import table
 from tests.unit.ops.test_flow_tables import Told, now
 

@@ -31,7 +31,7 @@ from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.direct import task as direct_task
 from databus.runtime.sink_outage import lagging_sinks as sinks_behind

@@ -17,7 +17,7 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, SinkUnavailableError, StaleEpochError
 from databus.core.settings import Settings
 from databus.core.state.sink_markers import SlotMark
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits

@@ -19,7 +19,7 @@ from databus.core.protocols import StagedPlans
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.backfill import Aim, Backfill, Mode
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.context import FlowSession, RunIdentity
 from databus.runtime.drain import Drain
 from databus.runtime.takeover.sweep import sweep

@@ -11,7 +11,7 @@ from databus import Elasticsearch, Flow, Kafka, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.dispatch import writing_order
 from databus.runtime.plan import next_plan

@@ -7,7 +7,7 @@ from typing import Any
 from databus import DropColumns, Filter, Flow, Mask, Memory, Mock, RenameColumns, Route
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.tables.column_lineage import written_tables
 
 KINDS = {"id": "int", "card": "bigint", "note": "text", "gone": "date"}
 TABLE = TableSchema(0, "shop", "t", tuple(ColumnSchema(name, kind, "string") for name, kind in KINDS.items()), ("id",))

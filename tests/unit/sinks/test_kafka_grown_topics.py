@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from databus.sinks.kafka.topics.grown import GrownTopics
+from databus.sinks.kafka.session_cache import GrownTopics
 
 UNKNOWN = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
 

@@ -23,7 +23,7 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.core.tables.schemas import TableSchema
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.markers import Marker, compare
-from databus.sinks.kafka.places import last_place, rows_until
+from databus.sinks.kafka.second_reading import last_place, rows_until
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
 

@@ -15,7 +15,7 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import PlanChangedError, SinkUnavailableError
 from databus.core.positions.offsets import Offset, SequenceOffset
 from databus.core.settings import Settings
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.runtime import batch as batches
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.sources.simple import RowChange, Table

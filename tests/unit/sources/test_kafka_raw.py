@@ -20,11 +20,10 @@ from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
-from databus.kafka.headers import ORIGIN
-from databus.rows.raw_records import RawRecords
+from databus.rows.raw_records import ORIGIN, RawRecords
 from databus.runtime.direct.raw_records import RelayTask, gathered_shares, task_type
 from databus.runtime.direct.row_counts import RowCounter, Taker
-from databus.sinks.kafka_mirror.encoder import MirrorEncoder
+from databus.sinks.kafka_mirror.sink import MirrorEncoder
 from databus.sources.kafka import fetch as kafka_fetch
 from databus.sources.kafka.fetch import Fetcher, FetchRange
 from databus.sources.kafka.raw_split import RawKafkaSplit

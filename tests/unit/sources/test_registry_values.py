@@ -19,12 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databus.schema_registry import decoder as of_values
-from databus.schema_registry.avro import avro_decoder
 from databus.schema_registry.client import RegisteredSchema
 from databus.schema_registry.decoder import SchemaDecoder
-from databus.schema_registry.json_schema import json_schema_decoder
 from databus.schema_registry.protobuf import protobuf_decoder
 from databus.schema_registry.settings import RegistrySettings
+from databus.schema_registry.texts import avro_decoder, json_schema_decoder
 from databus.sources.kafka.json_fields import field_column
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}

@@ -12,15 +12,14 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from databus.airflow.assets import emit_backfilled
 from databus.airflow.backfills.alerts import backfill_callbacks
-from databus.airflow.backfills.lineage import backfill_lineage, end_failed_backfill
 from databus.airflow.backfills.params import run_type_of
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.operators.audit import with_outputs
-from databus.airflow.operators.drain_deadline import DrainDeadline
-from databus.airflow.operators.failures import airflow_outcome
-from databus.airflow.operators.identity import run_identity
+from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.operators.task_logs import only_warnings_of_libraries
+from databus.airflow.operators.transfer import DrainDeadline
 from databus.airflow.reporting.flow_callbacks import listed
+from databus.airflow.reporting.lineage import backfill_lineage, end_failed_backfill
 from databus.airflow.runs.earlier import earlier_run
 from databus.core.errors.checkpoint import BackfillOpenError, BackfillWaitsError
 from databus.core.errors.config import BackfillRangeError

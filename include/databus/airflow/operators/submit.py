@@ -16,9 +16,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.operators.failures import airflow_outcome
-from databus.airflow.operators.identity import run_identity
 from databus.airflow.operators.submit_hook import DrainingSubmitHook
+from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
 from databus.connections.environment import environment_of
 from databus.core.flow import Flow

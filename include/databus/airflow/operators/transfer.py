@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from datetime import timedelta
+from types import FrameType, TracebackType
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.operators.drain_deadline import DrainDeadline
-from databus.airflow.operators.failures import airflow_outcome
-from databus.airflow.operators.identity import run_identity
+from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
 from databus.airflow.reporting.metrics import emit, emit_batch
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.former_names import seconds_of_former
 from databus.runtime.drain import Drain
+
+GRACE_S = 3.5
+"""Airflow's supervisor sends SIGKILL 5 s after SIGTERM (`ActivitySubprocess.kill`); the rest is for closing."""
+
+
+class DrainDeadlineError(DatabusError):
+    """The batch in hand was given up; it is taken up again from its plan."""
+
+    code = "drain_deadline"
+    retryable = True
+
+
+class DrainDeadline:
+    """Raises DrainDeadlineError in the main thread, some time after `start`, if its block still runs then."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def start(self) -> None:
+        """Start the clock; nothing outside the block, where there is nothing to give up."""
+        if self._inside and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, self._give_up)
+            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
+
+    def __enter__(self) -> DrainDeadline:
+        self._inside = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inside = False
+
+    def _give_up(self, _number: int, _frame: FrameType | None) -> None:
+        if self._inside:
+            raise DrainDeadlineError(
+                f"the batch in hand was not finished {GRACE_S:g} s after the cancel and is given up",
+                hint="The next run takes its plan up again; nothing is lost or repeated.",
+            )
 
 
 class TransferOperator(LineageOfRun, BaseOperator):

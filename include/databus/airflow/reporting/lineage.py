@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
+from databus.airflow.backfills.params import asked_of
 from databus.airflow.connections import AirflowConnections
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
+from databus.core.state.backfill import dag_name
 
 if TYPE_CHECKING:
     from databus.ops.runs.lineage_events import LineageTeller
+
 
 log = logging.getLogger(__name__)
 
@@ -112,13 +116,13 @@ class LineageOfRun:
 
     def get_openlineage_facets_on_start(self) -> Any:
         """Return what the flow is declared to read and write."""
-        from databus.ops.runs.lineage import declared_lineage
+        from databus.ops.runs.lineage_events import declared_lineage
 
         return _operator_lineage(declared_lineage(self.flow, AirflowConnections()))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return what the run's batches really read and wrote, with ranges and counts."""
-        from databus.ops.runs.lineage import recorded_lineage
+        from databus.ops.runs.lineage_events import recorded_lineage
 
         return _operator_lineage(recorded_lineage(self.flow, AirflowConnections(), task_instance.run_id))
 
@@ -133,3 +137,30 @@ def _operator_lineage(lineage: Any) -> Any:
     return OperatorLineage(
         inputs=list(lineage.inputs), outputs=list(lineage.outputs), run_facets=dict(lineage.run_facets)
     )
+
+
+@contextmanager
+def backfill_lineage(flow: Flow, context: Any) -> Iterator[None]:
+    """Tell of a run that moves rows, under the name of its DAG; a scheduled one moves none, and is not told of."""
+    asked = asked_of(context)
+    if asked.scheduled:
+        yield
+        return
+    told = _as_run(flow, asked.suffix)
+    close_left_open(told, context)
+    with window_lineage(told, context):
+        yield
+
+
+def end_failed_backfill(flow: Flow, context: Any) -> None:
+    """End the lineage of a run that has failed for good; a callback of the DAG, for a last attempt that was killed."""
+    end_failed(_as_run(flow, asked_of(context).suffix), context)
+
+
+def _as_run(flow: Flow, suffix: str) -> Flow:
+    """Return the flow as lineage sees its backfill: the DAG's name, and the outputs that the run writes to."""
+    try:
+        sinks = tuple(spec.beside(flow.name, suffix) for spec in flow.sinks)
+    except ConfigError:  # the run says so itself, and moves nothing
+        sinks = ()
+    return flow.model_copy(update={"name": dag_name(flow.name), "sinks": sinks})

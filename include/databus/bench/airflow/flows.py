@@ -12,8 +12,8 @@ from databus.bench.processes import CpuMeter
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.sandbox import SandboxError
+from databus.core.times import SystemClock
 from databus.demo.airflow_api import AirflowApi
-from databus.observe.clock import SystemClock
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.connections import airflow_connections
 

@@ -20,8 +20,8 @@ from databus.bench.loads import Load, TableLoad, create_tables, tables_of
 from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.options import AirflowFreshnessOptions
 from databus.bench.peer import DEFAULTS
+from databus.bench.processes import fresh_servers, path_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers, path_servers
 from databus.bench.turns import SideRun
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import records_url

@@ -16,9 +16,8 @@ from databus.bench.airflow.freshness import live_flows
 from databus.bench.loads import create_tables, tables_of
 from databus.bench.log_files import log_writer
 from databus.bench.options import AirflowIdleOptions
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers, path_servers
 from databus.bench.results import Result
-from databus.bench.servers import fresh_servers, path_servers
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.sandbox import SandboxError

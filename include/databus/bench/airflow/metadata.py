@@ -24,8 +24,8 @@ from typing import Any
 
 from databus.bench.airflow.dag_files import write_files
 from databus.bench.options import MetadataOptions
+from databus.bench.processes import fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox.connections import postgres_url
 

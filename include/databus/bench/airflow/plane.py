@@ -17,9 +17,8 @@ from typing import Any
 from databus.bench.airflow.flow_freshness import FlowClass, FlowRows, table
 from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.options import DagFilesOptions, PlaneOptions
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.batch import ReconciliationError

@@ -17,8 +17,8 @@ from databus.bench import orders
 from databus.bench.decoding import json_documents
 from databus.bench.log_files import LogWriter, WrittenLog, log_writer
 from databus.bench.options import DecodeOptions
+from databus.bench.processes import fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 

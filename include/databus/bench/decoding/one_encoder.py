@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
-from databus.core.protocols import DirectEncoder
+from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan
 from databus.rows.emit import emit
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.image_form import VARIANT_FORM
 from databus.runtime.spark.session import classic_session
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
@@ -95,7 +95,7 @@ def _frame(spark: Any, rows: int, folder: Path) -> DataFrame:
     )
     made.coalesce(1).write.parquet(str(folder / "rows"))
     read = spark.read.schema(made.schema).parquet(*[str(folder / "rows")] * (rows // _PIECE))
-    return Filter("customer_id >= 0").apply(Changes.of(read, [orders])).materialized().rows.where("NOT filtered")  # type: ignore[attr-defined]
+    return Filter("customer_id >= 0").apply(FrameChanges.of(read, [orders])).materialized().rows.where("NOT filtered")  # type: ignore[attr-defined]
 
 
 def _opened(kind: str) -> tuple[Any, Plan]:

@@ -18,9 +18,8 @@ from databus.bench.loads import Load, TopicLoad
 from databus.bench.mirror import records as mirror_records
 from databus.bench.mirror.mirror_maker import MirrorMaker
 from databus.bench.options import MirrorDelayOptions
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Result
-from databus.bench.servers import fresh_servers
 from databus.bench.turns import SideRun
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox

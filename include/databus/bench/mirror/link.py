@@ -14,8 +14,8 @@ from databus import Batching, Flow, Mirror, __version__
 from databus.bench.mirror import records as mirror_records
 from databus.bench.mirror.records import Digest
 from databus.bench.options import MirrorLinkOptions
+from databus.bench.processes import fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.connections.environment import EnvironmentConnections
 from databus.core.batches.report import BatchReport
 from databus.core.errors.root import DatabusError

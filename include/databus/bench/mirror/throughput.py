@@ -18,9 +18,8 @@ from databus.bench.mirror.records import Digest
 from databus.bench.mirror.watch import Movement, TopicWatch
 from databus.bench.options import MirrorOptions
 from databus.bench.our_path import OurPath
-from databus.bench.processes import CpuMeter
+from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Bar, Result
-from databus.bench.servers import fresh_servers
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 from databus.sinks.kafka.spec import Compression

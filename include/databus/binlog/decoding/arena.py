@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.decoding.blocks import take_block
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import (
     C_BYTES,
@@ -27,6 +28,40 @@ from databus.binlog.kernels.images import (
     logged_size,
 )
 from databus.binlog.values.column_types import COMPRESSED, Column, ColumnType
+
+Block = npt.NDArray[np.uint8]
+
+_KEPT = 4
+_LEAST_BYTES = 1 << 20
+_MOST_BYTES = 128 << 20
+_UNUSED_REFERENCES = 3
+"""Those of the list, of the variable that looks at it, and of `getrefcount` itself."""
+
+
+class _KeptBlock(threading.local):
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+
+_kept = _KeptBlock()
+
+
+def take_block(size: int) -> Block:
+    """Return memory of at least so many bytes with whatever it held before."""
+    if not _LEAST_BYTES <= size <= _MOST_BYTES:
+        return np.empty(size, dtype=np.uint8)
+    blocks = _kept.blocks
+    for number in range(len(blocks)):
+        block = blocks[number]
+        if size <= len(block) <= 2 * size and sys.getrefcount(block) == _UNUSED_REFERENCES:
+            blocks.append(blocks.pop(number))
+            return block
+    if len(blocks) == _KEPT:
+        blocks.pop(0)
+    block = np.empty(size, dtype=np.uint8)
+    blocks.append(block)
+    return block
+
 
 _ALIGN = 64
 _NO_BOUND = 1 << 62

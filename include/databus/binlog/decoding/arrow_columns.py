@@ -11,8 +11,8 @@ from databus.binlog.values.column_types import COMPRESSED, Column, ColumnType
 from databus.binlog.values.compressed_columns import uncompressed
 from databus.binlog.values.json_binary import json_texts
 from databus.binlog.values.logical_types import logical_texts
-from databus.binlog.values.member_texts import member_texts
 from databus.binlog.values.text_columns import Undecodable, text_array
+from databus.binlog.values.value_texts import member_texts
 
 _INTEGER_TYPES = {
     ColumnType.TINY: (pa.int8(), pa.uint8()),

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.decoding.arena import kernel_columns
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
+from databus.binlog.decoding.table_batch import SchemaIds, TableBatch, TableEvent, Transactions
 from databus.binlog.decoding.table_rows import LogPlace, TableRows, row_fault
 from databus.binlog.decoding.versioned_rows import HistoryRows, current_rows
 from databus.binlog.kernels import walk as w

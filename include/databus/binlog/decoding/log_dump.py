@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from databus.binlog.decoding.log_file import Change, LogFile, LoggedTransaction, Prepared
 from databus.binlog.decoding.log_files import NO_DEFINITIONS
-from databus.binlog.decoding.schema_ids import SchemaIds
+from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.events import EventType
 from databus.binlog.log.mapped import windows

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from databus.binlog.decoding.decode import DecodedEvents, TableFilter, every_table
 from databus.binlog.decoding.piecewise import decode_pieces
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
+from databus.binlog.decoding.table_batch import SchemaIds, TableBatch, TableEvent, Transactions
 from databus.binlog.kernels.walk import BAD_POSITION, R_TRANSACTION
 from databus.binlog.log.events import (
     FLAG_IN_USE,

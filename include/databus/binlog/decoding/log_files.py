@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from databus.binlog.decoding.decode import TableFilter
 from databus.binlog.decoding.log_file import Change, LogFile, LoggedTransaction, Prepared
-from databus.binlog.decoding.schema_ids import SchemaIds
+from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.schema_history.given import GivenDefinitions
 from databus.core.errors.source import SourceError
 

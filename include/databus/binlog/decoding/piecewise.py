@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from databus.binlog.decoding.arena import kernel_columns
 from databus.binlog.decoding.decode import DecodedEvents, TableFilter
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import Transactions
+from databus.binlog.decoding.table_batch import SchemaIds, Transactions
 from databus.binlog.decoding.table_rows import LogPlace, row_fault
 from databus.binlog.decoding.versioned_rows import HistoryRows
 from databus.binlog.kernels import walk as w

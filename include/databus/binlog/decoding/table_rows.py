@@ -12,8 +12,7 @@ import pyarrow as pa
 from databus.binlog.decoding.arena import MAX_TEXT_BYTES, Arena, allocate, kernel_columns
 from databus.binlog.decoding.arrow_columns import arrow_type, column_array
 from databus.binlog.decoding.partial_rows import PartialRowError, plain_rows
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import MAX_IMAGES, LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import MAX_IMAGES, LargeValue, SchemaIds, TableBatch
 from databus.binlog.kernels import images as im
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels import values as v
@@ -23,7 +22,7 @@ from databus.binlog.log.events import EventType, type_name
 from databus.binlog.log.expansion import Expansion
 from databus.binlog.log.mapped import release
 from databus.binlog.log.tablemap import TableMap
-from databus.binlog.values.invalid_dates import exception_text
+from databus.binlog.values.value_texts import exception_text
 from databus.core.errors.source import DecodeError
 
 Ints = npt.NDArray[np.int64]

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, SchemaIds, TableBatch
 from databus.binlog.decoding.table_rows import LogPlace, TableRows
 from databus.binlog.log.expansion import unexpanded
 from databus.binlog.log.tablemap import TableMap

@@ -14,7 +14,7 @@ from databus.binlog.kernels.pointers import load_8, load_64, store_8, store_32, 
 
 DECIMAL, TIMESTAMP, DATE, TIME, DATETIME = 246, 7, 10, 11, 12
 _QUOTE, _ZERO, _MINUS, _POINT, _COLON, _BLANK, _EQUALS = 34, 48, 45, 46, 58, 32, 61
-_MAX_DIGITS = 81  # as in `databus.binlog.values.decimal_text`
+_MAX_DIGITS = 81  # as in `databus.binlog.values.value_texts`
 _BASE64_T = int.from_bytes(b"base64:t", "little")
 _YPE = int.from_bytes(b"ype", "little")
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).astype(

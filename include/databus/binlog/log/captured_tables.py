@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.decoding.arena import kernel_columns
-from databus.binlog.decoding.schema_ids import SchemaIds
+from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.decoding.versioned_rows import delivered_counts
 from databus.binlog.kernels.images import C_WIDTH
 from databus.binlog.kernels.walk import R_AT, R_SLOT

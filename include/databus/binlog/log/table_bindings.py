@@ -10,8 +10,7 @@ import numpy.typing as npt
 from databus.binlog.kernels import walk as w
 from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.log.tablemap import TableMap, parse_table_map
-from databus.binlog.log.walk import as_buffer
-from databus.binlog.log.walk_place import WalkPlace
+from databus.binlog.log.walk import WalkPlace, as_buffer
 from databus.binlog.schema_history.definitions import Definitions
 
 Ints = npt.NDArray[np.int64]

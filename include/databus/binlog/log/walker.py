@@ -35,9 +35,8 @@ from databus.binlog.log.table_bindings import TableBindings
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.log.transactions.control import TransactionControl
 from databus.binlog.log.transactions.gtids import mariadb_gtids, mysql_gtids
-from databus.binlog.log.walk import Walk, as_buffer
+from databus.binlog.log.walk import Walk, WalkPlace, as_buffer
 from databus.binlog.log.walk_faults import walk_fault
-from databus.binlog.log.walk_place import WalkPlace
 from databus.binlog.schema_history.definitions import Definitions
 from databus.core.errors.source import DecodeError
 

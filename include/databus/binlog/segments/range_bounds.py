@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
+from databus.binlog.log.transactions.executed_gtids import DeliveredGtids
 from databus.binlog.log.transactions.pending_xa import FetchPrepare, nowhere_to_fetch
 from databus.binlog.log.walk_faults import rows_by_statement
 from databus.binlog.segments.segment import TARGET_BYTES

@@ -22,6 +22,7 @@ from databus.binlog.log.events import (
     type_name,
 )
 from databus.binlog.log.expansion import MOST_EXPANDED_BYTES
+from databus.binlog.log.scan import checksum_bytes
 from databus.binlog.log.transactions.open_rows import OpenRows
 from databus.binlog.log.transactions.xa import walk_prepared
 from databus.binlog.log.walk import Walk
@@ -35,7 +36,6 @@ from databus.binlog.schema_history.definitions import (
     RecordingDefinitions,
 )
 from databus.binlog.segments.segment import FetchedPrepare
-from databus.binlog.server.checksum import checksum_bytes
 from databus.binlog.server.dump import Events
 from databus.binlog.server.stretches import CountedPrepare, FileStart, WalkedStretch
 from databus.binlog.server.walked_statements import WalkedStatements

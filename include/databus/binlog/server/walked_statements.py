@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from databus.binlog.decoding.table_batch import Transactions
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.statements.scope import as_logged, subjects_of
 from databus.binlog.log.statements.statements import StatementKind
-from databus.binlog.log.temporary_tables import hiding_captured
 from databus.binlog.log.walk import LoggedStatement, RowsByStatement, Walk
 from databus.core.tables.unlogged import UnloggedChange, head_of
 
@@ -90,3 +89,29 @@ def _renames_or_drops(logged: LoggedStatement) -> bool:
     if statement.kind is not StatementKind.DEFINITION or not any(name.table for name in statement.objects):
         return False
     return statement.empties or _RENAMES.search(logged.query.statement) is not None
+
+
+def hiding_captured(
+    statements: Iterable[LoggedStatement],
+    capture: Callable[[str, str], bool],
+    exists: Callable[[str, str], bool],
+) -> Iterator[RowsByStatement]:
+    """Yield the statements by which a temporary table is known to stand before a captured table that there is.
+
+    Servers log none on temporary tables by row. MariaDB gives a TRUNCATE of one no mark of its own, so what makes the
+    table is all that tells.
+
+    Args:
+        statements: with the names that their tables have in row events.
+        capture: which tables are captured; a pattern means tables that there may never have been.
+        exists: whether there is such a table beside temporary ones; asked of captured names alone.
+    """
+    for logged in statements:
+        statement, query = logged.statement, logged.query
+        empties = statement.kind is StatementKind.TRUNCATE and query.of_session and query.temporary
+        if not statement.temporary and not empties:
+            continue
+        name = statement.database or query.database, statement.table
+        if capture(*name) and exists(*name):
+            at = logged.pos, logged.transaction
+            yield RowsByStatement(query.statement, *at, hidden=".".join(name), thread=query.thread)

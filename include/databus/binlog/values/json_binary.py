@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.decoding.blocks import take_block
+from databus.binlog.decoding.arena import take_block
 from databus.binlog.kernels.json_documents import DONE, FULL, MAX_TEXT_BYTES, STACK_BYTES, text_room, write_documents
-from databus.binlog.values.decimal_text import decimal_text
+from databus.binlog.values.value_texts import decimal_text
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(5, 13)

@@ -12,7 +12,7 @@ from databus.checkpoints.connection.transaction import OutcomeUnknownError, Refu
 from databus.checkpoints.paths import Layout
 from databus.core.alerts.book import AlertState, StoredAlertState
 from databus.core.errors.checkpoint import CheckpointFormatError
-from databus.core.steady_clock import SteadyClock
+from databus.core.times import SteadyClock
 
 
 class ZooKeeperAlertBook:

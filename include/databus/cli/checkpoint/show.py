@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.checkpoint import accept, adopt
+from databus.cli.checkpoint import accept
 from databus.cli.checkpoint import amend as amending
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
@@ -91,6 +91,6 @@ for _command in (
     amending.skip,
     amending.restore,
     accept.accept,
-    adopt.adopt,
+    accept.adopt,
 ):
     app.command()(_command)

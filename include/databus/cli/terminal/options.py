@@ -88,8 +88,7 @@ def spark_session(address: str) -> Any:
 
 def connection_source() -> ConnectionSource:
     """Return the connections of the command line: a file, AIRFLOW_CONN_ variables, then a running sandbox."""
-    from databus.connections.chain import ChainedConnections
-    from databus.connections.environment import EnvironmentConnections
+    from databus.connections.environment import ChainedConnections, EnvironmentConnections
     from databus.connections.file import FileConnections
 
     sources: list[ConnectionSource] = []

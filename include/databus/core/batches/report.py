@@ -8,9 +8,14 @@ from datetime import datetime
 
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import Epoch
 from databus.core.state.plan import LostRange, Plan
 from databus.core.tables.column_lineage import TableLineage
+
+BatchPlan = tuple[int, str]
+"""Number of a batch and hash of its plan, "" where that was not kept: a flow that is begun anew, after its checkpoint
+was lost, gives numbers again."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,18 @@ class BatchReport:
     def rows(self) -> int:
         """Rows read."""
         return sum(c.read for c in self.tables.values())
+
+
+@dataclass(frozen=True)
+class CheckedBatch:
+    """A batch of which a check holds rows.
+
+    Attributes:
+        plan: its number and the hash of its plan.
+        range: what its report tells, None without.
+        paged: whether the flow's ledger has a page of its commit; that of an earlier life has not.
+    """
+
+    plan: BatchPlan
+    range: OffsetRange | None
+    paged: bool

@@ -1,11 +1,13 @@
-"""Logs that were replaced under the names of the one that a flow had read, and what a flow asks of a source then."""
+"""Logs that changed under a flow: replaced under the same names, or without a part of a range that was planned."""
 
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
 from databus.core.errors.source import SourceDivergedError
-from databus.core.positions.offsets import BinlogOffset, Offset
+from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
+from databus.core.protocols.source import Source
+from databus.core.state.plan import SourcePlan
 
 REPLACED = "log replaced"
 """Cause of the gap that stands for what a log held, when it was replaced, behind the flow's place."""
@@ -56,3 +58,24 @@ def of_former_log(where: str, standing: Offset) -> SourceDivergedError:
         f'gap "{REPLACED}" (`databus gaps` names it); what was not moved before it is found by comparing the tables '
         "with the sinks.",
     )
+
+
+@runtime_checkable
+class ResumingSource(Protocol):
+    """A source whose log loses records by itself, and whose settings say what is done then."""
+
+    def resume(self, planned: OffsetRange) -> SourcePlan:
+        """Describe a range of a plan in flight: all of it, or what is left where the settings pass over the rest.
+
+        Returns:
+            The range as planned; what is gone of it stands in `SourcePlan.lost`.
+
+        Raises:
+            OffsetPurgedError: a part is gone, and a person decides.
+        """
+        ...
+
+
+def resumed(source: Source, planned: OffsetRange) -> SourcePlan:
+    """Describe the range of a plan in flight (see `ResumingSource.resume`, `Source.reopen`)."""
+    return source.resume(planned) if isinstance(source, ResumingSource) else source.reopen(planned)

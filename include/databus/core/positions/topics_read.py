@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from databus.core.positions.offsets import KafkaOffsets
-from databus.core.stored_form import Form
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import Form, canonical_json
 
 TOPICS_READ = Form("topics read", "batch at unread told", "place")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
-from databus.core.batches.report import BatchReport
+from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.state.checkpoint import HistoryEntry
 
 

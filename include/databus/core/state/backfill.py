@@ -21,8 +21,7 @@ from databus.core.positions.offsets import (
 from databus.core.protocols.source import Source
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
-from databus.core.stored_form import Form
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import Form, canonical_json
 
 BOUNDARY = Form("boundary", "at offset")
 BACKFILL = Form("backfill", "flow mode suffix name range wanted pieces who at")

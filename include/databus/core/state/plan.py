@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
-from databus.core.stored_form import VERSION, Form
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import VERSION, Form, canonical_json
 from databus.core.tables.schemas import MovedColumns, RenamedTable, TableChange, TableSchema
 from databus.core.tables.unlogged import UnloggedChange
 

@@ -92,7 +92,7 @@ class Email(ChannelSpec):
         from email.message import EmailMessage
         from email.utils import format_datetime
 
-        from databus.observe.alerts.message import text
+        from databus.observe.alerts.shapes import text
 
         sender = self.sender or str(connection.extra.get("from_email") or connection.login or "databus@localhost")
         name = hashlib.sha256(f"{alert.incident} {alert.event} {alert.at.isoformat()}".encode()).hexdigest()[:32]

@@ -12,7 +12,7 @@ from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.errors.records import AlertingError
-from databus.observe.alerts.message import text
+from databus.observe.alerts.shapes import text
 
 
 class Notifier(ChannelSpec):

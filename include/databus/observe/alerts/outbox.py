@@ -19,7 +19,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
-from databus.core.steady_clock import SteadyClock
+from databus.core.times import SteadyClock
 from databus.observe.alerts.hysteresis import LONGEST_LOOK, NotificationTiming, RuleVerdict, step
 from databus.observe.alerts.rules import Observation, comes_once, late_run
 

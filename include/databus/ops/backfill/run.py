@@ -31,9 +31,9 @@ from databus.ops.backfill.range import Places, standing
 from databus.ops.backfill.status import BackfillState, piece_state, state_of
 from databus.ops.checkpoint.place_words import place_word
 from databus.ops.checkpoint.targets import require_same_log
-from databus.ops.decode.errors import naming_flow
 from databus.ops.mirror.run_tasks import throttled
-from databus.ops.open_ends import Ends, opened_ends
+from databus.ops.runs.run import naming_flow
+from databus.ops.services import Ends, opened_ends
 from databus.runtime.beside.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain

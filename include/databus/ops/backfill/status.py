@@ -8,9 +8,12 @@ from typing import Any
 
 from databus.core.amounts import counted
 from databus.core.batches.counts import SinkCounts, TableCounts, by_sink
+from databus.core.errors.source import SourceDivergedError
 from databus.core.flow import Flow
+from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.state.backfill import Backfill
+from databus.ops.ledger.range import spans_over
 from databus.ops.ledger.show import read_ledger
 from databus.runtime.context import Services
 
@@ -178,3 +181,16 @@ def piece_state(flow: Flow, services: Services, backfill: Backfill, number: int)
         name, wanted, stands, total, ledger.sinks, size, batches, state.plan is not None, behind, tuple(problems),
         passed,
     )  # fmt: skip
+
+
+def delivered_in(flow: Flow, services: Services, wanted: OffsetRange) -> int:
+    """Return how many rows went on in the batches that meet a range; those at its ends count as a whole."""
+    met = (span for span in spans_over(flow, services, wanted) if _meet(OffsetRange(span.start, span.end), wanted))
+    return sum(counts.dispatched for span in met for counts in span.tables.values())
+
+
+def _meet(one: OffsetRange, other: OffsetRange) -> bool:
+    try:
+        return overlap(one, other)
+    except SourceDivergedError:
+        return False  # of a log that was replaced, or of a former server

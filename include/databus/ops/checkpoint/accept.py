@@ -17,8 +17,8 @@ from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.preview import changed_of
-from databus.ops.open_ends import Ends, opened_ends
 from databus.ops.quarantine.show import replays_of
+from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 

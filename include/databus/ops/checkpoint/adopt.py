@@ -18,7 +18,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.known_outputs import still_first
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import SlotMark
-from databus.ops.open_ends import Ends, opened_ends
+from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.takeover.takeover import marks_of
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of, spool_of

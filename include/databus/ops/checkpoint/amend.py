@@ -18,7 +18,7 @@ from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.preview import CheckpointMove, lacking, look
 from databus.ops.checkpoint.targets import Target
-from databus.ops.open_ends import Ends, opened_ends
+from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 

@@ -18,7 +18,7 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.targets import Target, missing, resolve
-from databus.ops.open_ends import Ends, opened_ends
+from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 

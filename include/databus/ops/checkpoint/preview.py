@@ -24,7 +24,7 @@ from databus.core.state.checkpoint_store import LaggingSinks
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target, resolve
-from databus.ops.open_ends import Ends
+from databus.ops.services import Ends
 from databus.runtime.context import Services
 
 _NEW_LOG = (

@@ -15,10 +15,10 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
+from databus.core.times import SystemClock
 from databus.observe.alerts.hysteresis import RuleVerdict
 from databus.observe.alerts.outbox import Ended, MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import Observation, judge, rules_of
-from databus.observe.clock import SystemClock
 from databus.ops.health.status import FlowLook
 
 log = logging.getLogger(__name__)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from databus.checkpoints.connection.acls import examine_access
 from databus.core.connections import ConnectionSource
@@ -13,11 +16,14 @@ from databus.core.errors.config import ConnectionMissingError
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
+from databus.core.private_files import wider
+from databus.core.settings import Settings
 from databus.ops.health.alerts import channels_of
 from databus.ops.health.preflight import preflight
-from databus.ops.health.private_data import examine_private_data
 from databus.ops.health.security import examine_security
 from databus.ops.services import open_services
+
+_NAMED = 5
 
 _PACKAGES = {
     "apache-airflow": "3.3",
@@ -137,3 +143,28 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def examine_private_data(settings: Settings) -> Finding:
+    """Name what is wider than 0700 (folders) and 0600 (files), with the command that mends it; changes nothing."""
+    import sqlalchemy as sa
+
+    subject, places = "private data", list[Path]()
+    if "://" not in settings.segment_store:
+        places.append(Path(settings.segment_store))
+    url = sa.engine.make_url(settings.records_url)
+    if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+        places += [Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm")]
+    found = list(itertools.islice(itertools.chain.from_iterable(map(wider, places)), _NAMED + 1))
+    if not found:
+        return Finding(subject, Level.OK, "segments and records are their owner's alone")
+    named = ", ".join(f"{path} ({mode:04o})" for path, mode in found[:_NAMED])
+    more = ", and more" if len(found) > _NAMED else ""
+    mend = " ".join(shlex.quote(str(place)) for place in places if place.exists())
+    return Finding(
+        subject,
+        Level.WARN,
+        f"others than the owner may read, enter or change {named}{more}: rows lie there",
+        f"chmod -R go-rwx {mend}",
+        "private_data_wider",
+    )

@@ -24,7 +24,7 @@ from databus.core.protocols.optional_source import DefinedSource, PartitionedSou
 from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
-from databus.observe.clock import SystemClock
+from databus.core.times import SystemClock
 from databus.ops.shared_clients import SharedClients
 from databus.runtime.tables.missing_tables import EVERY_S, really_gone
 

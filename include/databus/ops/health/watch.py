@@ -23,10 +23,10 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
+from databus.core.times import SystemClock
 from databus.observe.alerts.outbox import MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import AlertWhen, Observation, rules_of
 from databus.observe.batch_points import Point, point
-from databus.observe.clock import SystemClock
 from databus.observe.prometheus import of_flow
 from databus.ops.flows.discovery import dag_files, dags_folder, discover
 from databus.ops.health.airflow import AirflowHealth

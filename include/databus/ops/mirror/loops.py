@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.kafka.name_samples import common_name, samples
+from databus.kafka.selection import common_name, samples
 from databus.ops.flows.discovery import discover
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.state.plan import Plan
-from databus.core.stored_json import canonical_json
+from databus.core.stored_form import canonical_json
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.outcome import ReplayResult, beside, origin_of, outcome, result_of, tally
 from databus.ops.quarantine.replay_closing import settled, told

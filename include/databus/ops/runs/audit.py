@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +21,13 @@ from databus.records.ledger.entry_reports import tell_lost
 from databus.records.quality.data_docs import DataDocs
 from databus.records.quality.result import QualityResult, evaluate_run
 from databus.records.reports import Reports
-from databus.records.run_rows import run_number
+from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
 from databus.runtime.context import Services
+
+BY = 5
+"""Steps of niceness: a third of the weight of a window, so that work of some seconds still ends within a minute."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +153,19 @@ def _with_gap(report: BatchRecord, services: Services, records: RecordStore) -> 
 def data_docs(settings: Settings) -> DataDocs | None:
     """Return where Data Docs are built, None where they are turned off."""
     return DataDocs(Path(settings.data_docs), settings.data_docs_url) if settings.data_docs else None
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """Lower the priority of this thread, and of those that it starts, while the block runs.
+
+    It stays lowered where the account may not raise it again; use it where a process ends with the work.
+    """
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, before + BY)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)

@@ -10,7 +10,7 @@ from typing import Any
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import Offset
-from databus.core.positions.resuming import resumed
+from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.ops.checkpoint.targets import looked

@@ -51,7 +51,7 @@ from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of, reserved_in, route_of, takes
-from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
 TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"

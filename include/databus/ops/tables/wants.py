@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from databus.checks.decodable import RowFilterLacks
 from databus.checks.expected import row_rule
-from databus.checks.judged import RowFilterLacks
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.tables.wanted import ColumnsWanted

@@ -22,7 +22,7 @@ from databus.records.quality.judged_expectations import ExpectationOutcome, with
 from databus.records.quality.metrics import Metric, metrics_query, read_expected, read_metrics
 from databus.records.quality.trend import newest_runs
 from databus.records.reports import Reports
-from databus.records.run_rows import run_number
+from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
+from databus.core.batches.report import BatchPlan, CheckedBatch
 from databus.core.errors.source import SourceDivergedError
 from databus.core.events import RowState
 from databus.core.positions.offset_ranges import overlap

@@ -22,8 +22,8 @@ from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark.errors import engine_errors
+from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.tables.hidden_loss import require_again
-from databus.runtime.tables.written_tables import written_tables
 from databus.runtime.transform import transform
 
 if TYPE_CHECKING:

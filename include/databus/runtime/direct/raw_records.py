@@ -21,7 +21,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.protocols.direct_sink import DirectEncoder, RelayEncoder
 from databus.core.protocols.splits import DirectSplit, RelaySplit
 from databus.core.state.plan import SourcePlan
-from databus.runtime.direct.gc_pause import collector_at_rest
+from databus.runtime.direct.read_ahead import collector_at_rest
 from databus.runtime.direct.row_counts import RowCounter, TaskCounts
 from databus.runtime.direct.task import DirectTask
 from databus.runtime.dispatch import Dispatched

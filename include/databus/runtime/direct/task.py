@@ -16,8 +16,7 @@ from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
-from databus.runtime.direct.gc_pause import collector_at_rest
-from databus.runtime.direct.read_ahead import overlapped
+from databus.runtime.direct.read_ahead import collector_at_rest, overlapped
 from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 
 if TYPE_CHECKING:

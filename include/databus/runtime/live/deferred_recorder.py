@@ -11,9 +11,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
-from databus.core.batches.report import BatchReport
+from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint import HistoryEntry
 from databus.runtime.record import record

@@ -62,7 +62,7 @@ def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned
     from databus.runtime.direct.row_checks import image_marks
     from databus.runtime.direct.row_counts import Taker
     from databus.runtime.routing import outputs_of, prepare
-    from databus.runtime.tables.written_tables import written_tables
+    from databus.runtime.tables.column_lineage import written_tables
 
     flow = session.flow
     if not is_direct(flow, planned):

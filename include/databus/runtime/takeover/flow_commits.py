@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from databus.core.batches.checked_batches import BatchPlan
+from databus.core.batches.report import BatchPlan
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint_store import History

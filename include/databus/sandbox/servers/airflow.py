@@ -16,10 +16,8 @@ from typing import Any
 
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.connections import databus_environment
-from databus.sandbox.process import Command
-from databus.sandbox.servers.http import get_json
-from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
-from databus.sandbox.servers.python import python_environment
+from databus.sandbox.process import Command, python_environment
+from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults, get_json
 
 _BEATING = ("scheduler", "triggerer", "dag_processor")
 _COMPONENTS = ("metadatabase", *_BEATING)

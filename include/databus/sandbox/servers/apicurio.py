@@ -12,8 +12,7 @@ from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
 from databus.sandbox.process import Command
-from databus.sandbox.servers.http import get_json
-from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
+from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults, get_json
 
 
 @dataclass(frozen=True)

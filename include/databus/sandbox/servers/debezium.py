@@ -11,9 +11,8 @@ from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
 from databus.sandbox.process import Command
-from databus.sandbox.servers.http import get_json
 from databus.sandbox.servers.java import copy_config
-from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
+from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults, get_json
 
 _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 CONNECT_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")

@@ -9,8 +9,7 @@ from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
 from databus.sandbox.process import Command
 from databus.sandbox.servers.java import compile_sources, java_argv, source_text
-from databus.sandbox.servers.protocol import Context, ServerDefaults
-from databus.sandbox.servers.search import check_cluster
+from databus.sandbox.servers.protocol import Context, ServerDefaults, check_cluster
 
 _SOURCE = "OpenSearchNode.java"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from databus.sandbox.connections import Endpoint
 from databus.sandbox.ports import LOOPBACK
@@ -139,3 +141,42 @@ class ServerDefaults:
     def address(self, ports: Mapping[str, int], host: str) -> str:
         """The port of the first purpose."""
         return f"{host}:{ports[next(iter(self.default_ports))]}"
+
+
+def get_json(host: str, port: int, path: str, timeout_s: float = 5.0) -> Any:
+    """GET a JSON document from a server of the sandbox; never through a proxy.
+
+    Raises:
+        NotHealthyError: no connection, a status other than 200, or no JSON.
+    """
+    connection = HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, HTTPException) as error:
+        raise NotHealthyError(f"http://{host}:{port}{path}: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise NotHealthyError(f"http://{host}:{port}{path} answers {response.status}")
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise NotHealthyError(f"http://{host}:{port}{path} does not answer JSON") from None
+
+
+def check_cluster(context: Context) -> None:
+    """The cluster is green or yellow (`GET /_cluster/health`), and the node answers at its root as clients expect.
+
+    Raises:
+        NotHealthyError: it is not.
+    """
+    port = context.ports["http"]
+    health = get_json(context.host, port, "/_cluster/health")
+    status = health.get("status") if isinstance(health, dict) else None
+    if status not in {"green", "yellow"}:
+        raise NotHealthyError(f"the cluster's status is {status}")
+    root = get_json(context.host, port, "/")
+    if "version" not in root:
+        raise NotHealthyError("the node does not name its version")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import packages
-from databus.sandbox.process import Command
+from databus.sandbox.process import Command, python_environment
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
-from databus.sandbox.servers.python import python_environment
 
 
 def pyspark_home() -> Path:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from databus.sandbox.process import Command
-from databus.sandbox.servers.http import get_json
-from databus.sandbox.servers.protocol import Context, NotHealthyError
-from databus.sandbox.servers.python import python_environment
+from databus.sandbox.process import Command, python_environment
+from databus.sandbox.servers.protocol import Context, NotHealthyError, get_json
 from databus.sandbox.servers.spark import SparkConnect
 
 WORKERS = (1, 2)

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from databus.core.errors.sink import SinkTransactionHangingError, SinkUnavailableError
-from databus.kafka.bounded import bounded
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.client_settings import merged
+from databus.kafka.consumer import bounded
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 
 log = logging.getLogger(__name__)

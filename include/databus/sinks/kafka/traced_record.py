@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from databus.core.trace import Change, ChangeSelector, Sighting, log_number, of_event_id
-from databus.kafka.headers import CLAIM, ORIGIN
+from databus.rows.raw_records import CLAIM, ORIGIN
 
 
 def sighting_of(message: Message, sink: str, site: str) -> Sighting:

@@ -22,12 +22,10 @@ from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import MISSING, LastError, sink_error
 from databus.rows.columns import views
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
-from databus.sinks.kafka.places import last_place, rows_until
-from databus.sinks.kafka.rereadable import RereadableBatches
+from databus.sinks.kafka.second_reading import RereadableBatches, last_place, rows_until
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
-from databus.sinks.kafka.session_cache import keep, kept, take
+from databus.sinks.kafka.session_cache import GrownTopics, keep, kept, take
 from databus.sinks.kafka.tally import MessageTally, too_large
-from databus.sinks.kafka.topics.grown import GrownTopics
 from databus.sinks.kafka.topics.standing import PinnedTopics
 
 log = logging.getLogger(__name__)

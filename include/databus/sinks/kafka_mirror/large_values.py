@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from databus.binlog.segments.large_values import LargeValueStore
-from databus.kafka.headers import CLAIM
-from databus.rows.raw_records import Header, RawRecords
+from databus.rows.raw_records import CLAIM, Header, RawRecords
 
 REFERENCE_BYTES = 2_000
 """Upper bound of what a message holds in its value's place, with the header."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
@@ -20,13 +21,45 @@ from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
+from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.topics.cluster_topics import Topics
-from databus.sinks.kafka_mirror.encoder import MirrorEncoder
 from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sinks.kafka_mirror.topic_settings import own, wanted
 from databus.sinks.kafka_mirror.topic_sync import fewer_partitions
 from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
+
+
+@dataclass(frozen=True)
+class MirrorEncoder:
+    """Names target topics; a partition always belongs to the same slot (see `core.protocols.RelayEncoder`).
+
+    Attributes:
+        spec: the mirror's sink.
+        plan: pins slots.
+    """
+
+    spec: MirrorTopics
+    plan: Plan
+
+    def slot_of(self, partition: int) -> int:
+        """Return the slot that writes a partition."""
+        return partition % self.plan.sinks[self.spec.sink_name].slots
+
+    def relay(self, records: RawRecords) -> RawRecords:
+        """Return the records with the topic they go to."""
+        return replace(records, topic=self.spec.target(records.schema.table))
+
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:  # noqa: ARG002 - the protocol's signature
+        """Refuse: these are rows, and a mirror moves bytes.
+
+        Raises:
+            SinkSettingError: always.
+        """
+        raise SinkSettingError(
+            f"sink {self.spec.sink_name}: its rows are not raw records",
+            hint="Use Mirror(…), or KafkaTopics(raw=True) without transforms and row checks.",
+        )
 
 
 class MirrorSink(KafkaSink):

@@ -9,12 +9,11 @@ import numpy as np
 from confluent_kafka import KafkaException
 
 from databus.kafka.callbacks import fatal_error_raised
-from databus.kafka.headers import ORIGIN
-from databus.rows.raw_records import Header, RawRecords
+from databus.rows.raw_records import ORIGIN, Header, RawRecords
 from databus.sinks.kafka.markers import Place
 from databus.sinks.kafka.session import Producing
+from databus.sinks.kafka.session_cache import GrownTopics
 from databus.sinks.kafka.tally import MessageTally
-from databus.sinks.kafka.topics.grown import GrownTopics
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from databus.sinks.kafka_mirror.tally import MirrorTally
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 from math import ceil
 
 from databus.core.errors.source import OffsetInvalidError
-from databus.core.positions.offsets import KafkaOffsets, Offset
-from databus.kafka.cluster import Place, TopicFacts
+from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange
+from databus.core.state.plan import LostRange, SourcePlan
+from databus.kafka.cluster import KafkaCluster, Place, TopicFacts
 from databus.sources.kafka.fetch import FetchRange
 from databus.sources.kafka.positions import LogState, advanced
-from databus.sources.kafka.rows import log_name
+from databus.sources.kafka.record_sampling import Sample
+from databus.sources.kafka.rows import log_name, tables_of
+from databus.sources.kafka.spec import GROUP_PREFIX, KafkaTopics, named_offsets
 
 
 def kafka_offsets(offset: Offset) -> KafkaOffsets:
@@ -92,3 +95,62 @@ def pieces_of(stretches: Sequence[FetchRange], count: int) -> list[tuple[FetchRa
             room -= stop - begin
             begin = stop
     return [tuple(piece) for piece in pieces if piece]
+
+
+def given_start(spec: KafkaTopics, cluster: KafkaCluster, state: LogState, start: str) -> KafkaOffsets:
+    """Return what "group:NAME" or "offsets:TOPIC:PARTITION:NEXT,…" names; other partitions from their beginning.
+
+    Raises:
+        OffsetInvalidError: an offset is not one of its log, a topic is not read, or the group has committed nothing.
+    """
+    if start.startswith(GROUP_PREFIX):
+        group = start.removeprefix(GROUP_PREFIX)
+        wanted = cluster.committed(group)
+        what = f"group {group} has committed"
+        if not wanted:
+            raise OffsetInvalidError(
+                f"{spec.conn_id}: consumer group {group} has committed no offset",
+                hint='Name another group, or start="earliest" or "latest".',
+            )
+    else:
+        wanted, what = named_offsets(start), "start names"
+    for place, offset in wanted.items():
+        if place in state.ends and not state.earliest[place] <= offset <= state.ends[place]:
+            raise OffsetInvalidError(
+                f"{spec.conn_id}: {what} {offset} of {log_name(*place)}, "
+                f"whose log holds {state.earliest[place]} to {state.ends[place]}"
+            )
+    if not start.startswith(GROUP_PREFIX) and (unknown := sorted(wanted.keys() - state.ends.keys())):
+        raise OffsetInvalidError(
+            f"{spec.conn_id}: {what} {log_name(*unknown[0])}, which is not among the topics that are read"
+        )
+    return offsets_at(state, {place: wanted.get(place, first) for place, first in state.earliest.items()})
+
+
+def source_plan(
+    spec: KafkaTopics, planned: OffsetRange, sample: Sample, *, more: bool, lost: LostRange | None = None
+) -> SourcePlan:
+    """Describe a range.
+
+    Args:
+        spec: the source.
+        planned: the range; its tables are those of all its topics, whatever is left of them.
+        sample: size and times of records.
+        more: whether the logs go on behind it.
+        lost: what is gone of it and not read.
+    """
+    end = kafka_offsets(planned.end)
+    topics = dict.fromkeys(s.topic for s in stretches_of(kafka_offsets(planned.start), end))
+    begin = kafka_offsets(planned.start if lost is None else lost.range.end)
+    rows = sum(s.end - s.begin for s in stretches_of(begin, end))
+    return SourcePlan(
+        planned,
+        tables_of(spec, list(topics)),
+        rows,
+        rows * sample.record_bytes,
+        sample.first_at,
+        sample.last_at,
+        more=more,
+        bound=True,
+        lost=lost,
+    )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from databus.kafka.headers import ORIGIN
-from databus.rows.raw_records import RawRecords
+from databus.rows.raw_records import ORIGIN, RawRecords
 from databus.sources.kafka.split import KafkaSplit
 
 if TYPE_CHECKING:

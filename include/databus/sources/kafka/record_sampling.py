@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
 
-from databus.core.stamps import credible
+from databus.core.times import credible
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
 from databus.kafka.source_errors import source_error

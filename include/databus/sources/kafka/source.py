@@ -24,19 +24,19 @@ from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import TablesNow
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
-from databus.schema_registry.preflight import registry_findings
-from databus.schema_registry.settings import RegistrySettings
+from databus.schema_registry.settings import RegistrySettings, registry_findings
 from databus.sources.kafka.gaps import KafkaGaps
 from databus.sources.kafka.partitions import KafkaLogs
-from databus.sources.kafka.planned_range import source_plan
 from databus.sources.kafka.positions import LogState, advanced, shares
 from databus.sources.kafka.ranges import (
     at_or_end,
     backlog_of,
+    given_start,
     kafka_offsets,
     offsets_at,
     pieces_of,
     places_of,
+    source_plan,
     stretches_of,
 )
 from databus.sources.kafka.raw_split import RawKafkaSplit
@@ -44,7 +44,6 @@ from databus.sources.kafka.record_sampling import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka.spec import GROUP_PREFIX, OFFSETS_PREFIX, KafkaTopics, utc
 from databus.sources.kafka.split import KafkaSplit
 from databus.sources.kafka.stable_offsets import StableOffsets
-from databus.sources.kafka.start import given_start
 
 log = logging.getLogger(__name__)
 

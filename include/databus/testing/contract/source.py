@@ -17,7 +17,7 @@ from databus.core.events import Op
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
-from databus.rows.schema import arrow_schema
+from databus.rows.variant import arrow_schema
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=2))
 IMPATIENT = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=0.3))

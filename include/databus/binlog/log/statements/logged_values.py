@@ -8,7 +8,7 @@ value, and since 5.6 flags u8).
 from __future__ import annotations
 
 from databus.binlog.log.events import STATEMENT_TYPES, VALUE_TYPES, EventType, refuse
-from databus.binlog.log.walk_place import WalkPlace
+from databus.binlog.log.walk import WalkPlace
 
 _BEFORE_VALUE = 9
 

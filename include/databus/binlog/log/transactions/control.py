@@ -22,9 +22,8 @@ from databus.binlog.log.table_bindings import TableBindings
 from databus.binlog.log.transactions.gtids import parse_mariadb_gtid, parse_tagged_gtid
 from databus.binlog.log.transactions.rolled_back_rows import RolledBackRows
 from databus.binlog.log.transactions.xa import parse_prepare, parse_second_phase
-from databus.binlog.log.walk import LoggedStatement, RowsByStatement, XaEvent, XaPhase
+from databus.binlog.log.walk import LoggedStatement, RowsByStatement, WalkPlace, XaEvent, XaPhase
 from databus.binlog.log.walk_faults import refuse_statement, walk_fault
-from databus.binlog.log.walk_place import WalkPlace
 
 Ints = npt.NDArray[np.int64]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from databus.binlog.log.capture import TableCapture
@@ -13,13 +15,12 @@ from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_walk import LogWalk
-from databus.core.errors.source import SegmentStoreFullError, SourceUnavailableError
+from databus.core.errors.source import SegmentStoreFullError, ServerIdTakenError, SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.protocols.optional_source import Turns
 from databus.sources.mysql.dump.dumps import MysqlDumps
 from databus.sources.mysql.dump.kept_segments import SegmentRelay
 from databus.sources.mysql.dump.open_dump import FollowedDump
-from databus.sources.mysql.dump.retries import DumpRetries
 from databus.sources.mysql.failover.failover import Resumption
 from databus.sources.mysql.failover.replaced_log import ReplacedLogCheck
 from databus.sources.mysql.flow_stores import FlowStores
@@ -28,6 +29,40 @@ from databus.sources.mysql.segments.prepared_transactions import PreparedTransac
 from databus.sources.mysql.tables.definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql.tables.information_schema import MysqlColumns
 from databus.sources.mysql.tables.visibility import MysqlSight
+
+log = logging.getLogger(__name__)
+
+PAUSES_S = (0.2, 1.0, 3.0, 5.0, 5.0)
+"""Pauses between attempts; together longer than a server's restart takes."""
+
+
+class DumpRetries:
+    """Counts the attempts of one range, and takes another server id where another reader has this one."""
+
+    def __init__(self, place: str, renew_id: Callable[[], None], pauses_s: tuple[float, ...] = PAUSES_S):
+        """Begin to count.
+
+        Args:
+            place: the server, for the log.
+            renew_id: gives the server id back and leases another at the next dump.
+            pauses_s: pause before each further attempt.
+        """
+        self._place, self._renew_id = place, renew_id
+        self._pauses = list(pauses_s)
+
+    def after(self, error: SourceUnavailableError) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            SourceUnavailableError: the error given, after the last attempt.
+        """
+        if isinstance(error, ServerIdTakenError):
+            self._renew_id()
+        if not self._pauses:
+            raise error
+        pause_s = self._pauses.pop(0)
+        log.warning("%s: dumping the range again in %g s: %s", self._place, pause_s, error)
+        time.sleep(pause_s)
 
 
 class RangeDumper:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
+from databus.binlog.log.transactions.executed_gtids import DeliveredGtids
 from databus.binlog.server.stretches import FileStart
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet

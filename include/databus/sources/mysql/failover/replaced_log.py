@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
+from databus.binlog.log.transactions.executed_gtids import DeliveredGtids
 from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.gtid import Interval, MariadbGtidPosition, MysqlGtidSet

@@ -12,9 +12,9 @@ from databus.binlog.decoding.decode import DecodedEvents
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
-from databus.rows.slices import sliced
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.large_values import RowLargeValues
+from databus.sources.mysql.segments.rows import sliced
 
 _ORDER = ("place", "ordinal", "part")
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from databus.binlog.decoding.arrow_columns import arrow_type
 from databus.binlog.decoding.partial_rows import PartialRowError, plain_rows
-from databus.binlog.decoding.schema_ids import SchemaIds
-from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, SchemaIds, TableBatch, TableEvent
 from databus.binlog.decoding.table_rows import partial_row_fault
 from databus.binlog.decoding.versioned_rows import current_op
 from databus.binlog.kernels.walk import R_AT, R_END, R_SLOT, R_TRANSACTION

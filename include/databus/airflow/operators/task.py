@@ -1,15 +1,21 @@
-"""One mapping of our errors to Airflow's outcomes: retry what a retry can mend, fail the rest at once."""
+"""Task of an operator: its outcome by our errors, and the identity of its run."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from databus import __version__
 from databus.core.errors.checkpoint import FlowPausedError
 from databus.core.errors.root import DatabusError
+
+if TYPE_CHECKING:
+    from databus.runtime.context import RunIdentity
+
 
 log = logging.getLogger(__name__)
 
@@ -33,3 +39,12 @@ def airflow_outcome() -> Iterator[None]:
         if error.retryable:
             raise AirflowException(str(error)) from error
         raise AirflowFailException(str(error)) from error
+
+
+def run_identity(context: Any) -> RunIdentity:
+    """Return the identity of the DAG run of a task's context."""
+    from databus.runtime.context import RunIdentity
+
+    instance = context["ti"]
+    address = str(getattr(instance, "log_url", "") or "").partition("/tasks/")[0]
+    return RunIdentity(run_id=context["run_id"], run_url=address, code_version=__version__)

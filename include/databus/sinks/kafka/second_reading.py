@@ -1,6 +1,9 @@
-"""Places of rows at the source, behind which a batch that is tried again goes on, whatever its log has lost since."""
+"""Second reading of a batch: its input once more, and the place of a row behind which it goes on."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -26,3 +29,24 @@ def rows_until(rows: pa.RecordBatch, place: Place) -> int:
         side = np.where(side == 0, np.sign(np.asarray(rows[name]).astype(np.int64) - limit), side)
     behind = np.flatnonzero(side > 0)
     return int(behind[0]) if len(behind) else rows.num_rows
+
+
+class RereadableBatches:
+    """Passes batches on and remembers them: a small batch of a live job, which fits into memory many times.
+
+    Args:
+        rows: the input.
+    """
+
+    def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
+        self._rest = iter(rows)
+        self._taken: list[pa.RecordBatch] = []
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._rest:
+            self._taken.append(batch)
+            yield batch
+
+    def again(self) -> Iterator[pa.RecordBatch]:
+        """Return the input from its beginning on."""
+        return chain(self._taken, self._rest)

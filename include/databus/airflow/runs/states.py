@@ -1,10 +1,18 @@
-"""Which runs of a flow are over, as a task or its callback may ask Airflow."""
+"""States of a flow's runs, as Airflow tells tasks, callbacks and triggers: which are over, which wait for a slot."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection
 from typing import Any
+
+from asgiref.sync import sync_to_async
+
+_BEFORE_ROWS = ["preflight", "transfer"]
+"""What a run that has yet to move rows waits with; one whose audit waits will move none."""
+
+_WAITING = ["scheduled", "queued"]
+"""A dead worker's task stays "running": it is not waited for."""
 
 log = logging.getLogger(__name__)
 
@@ -26,3 +34,20 @@ def ended(dag_id: str, run_ids: Collection[str]) -> set[str]:
         log.warning("flow %s: Airflow does not tell which runs are over: %s", dag_id, error)
         return set()
     return {run_id for run_id in run_ids if (of_run := states.get(run_id)) and _FINAL.issuperset(of_run.values())}
+
+
+async def run_waits(dag_id: str) -> bool:
+    """Tell whether a run of a flow's DAG has a task before it that will move rows once there is a slot.
+
+    False where Airflow does not tell: a run too many moves nothing, a run too few leaves rows where they are.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    try:
+        count: int = await sync_to_async(RuntimeTaskInstance.get_ti_count)(
+            dag_id=dag_id, task_ids=_BEFORE_ROWS, states=_WAITING
+        )
+    except Exception as error:  # noqa: BLE001 - whatever Airflow's supervisor answers with
+        log.warning("flow %s: Airflow does not tell whether a run waits: %s", dag_id, error)
+        return False
+    return count > 0

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 from databus import SimpleSink
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import SinkError, SinkUnavailableError
-from databus.sinks.simple_rows import Rows
+from databus.sinks.simple_rows import SimpleRows
 
 
 class HttpSink(SimpleSink):
@@ -20,7 +20,7 @@ class HttpSink(SimpleSink):
     rows_per_request: int = 500
     timeout: timedelta = timedelta(seconds=30)
 
-    def write(self, rows: Rows) -> WriteReceipt:
+    def write(self, rows: SimpleRows) -> WriteReceipt:
         lines = (f"{row.to_json()}\n" for row in rows)
         while body := "".join(islice(lines, self.rows_per_request)):
             self._post(body)

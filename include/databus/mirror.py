@@ -13,7 +13,7 @@ from databus.core.callers import caller
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
 from databus.core.former_names import accepts_former
-from databus.core.stored_options import HOUR, SECOND, Stored
+from databus.core.stored_options import HOUR, SECOND, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings
 from databus.kafka.selection import HEARTBEATS
 from databus.sinks.kafka.spec import Compression
@@ -89,10 +89,10 @@ class Mirror(Flow):
         source="source_conn_id",
         target="target_conn_id",
         zookeeper="zookeeper_conn_id",
-        timeout_s=Stored("timeout", SECOND),
-        heartbeat_s=Stored("heartbeat", SECOND),
-        sink_outage_seconds=Stored("sink_outage", SECOND),
-        zookeeper_loss_seconds=Stored("zookeeper_loss", SECOND),
+        timeout_s=StoredOption("timeout", SECOND),
+        heartbeat_s=StoredOption("heartbeat", SECOND),
+        sink_outage_seconds=StoredOption("sink_outage", SECOND),
+        zookeeper_loss_seconds=StoredOption("zookeeper_loss", SECOND),
     )
     def __init__(  # noqa: PLR0913 - one parameter per option
         self,

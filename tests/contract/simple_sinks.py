@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from databus import SimpleSink
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import SinkFencedError, SinkUnavailableError
-from databus.sinks.simple_rows import Rows
+from databus.sinks.simple_rows import SimpleRows
 
 
 class LinesSink(SimpleSink):
@@ -24,7 +24,7 @@ class LinesSink(SimpleSink):
         if not Path(self.path).parent.exists():
             raise SinkUnavailableError(f"no folder of {self.path}", hint="Make it.")
 
-    def write(self, rows: Rows) -> WriteReceipt:
+    def write(self, rows: SimpleRows) -> WriteReceipt:
         with Path(self.path).open("a") as file:
             file.writelines(f"{row.to_json()}\n" for row in rows)
         return rows.receipt()
@@ -44,7 +44,7 @@ class SqliteSink(LinesSink):
         with closing(self._open()) as connection:
             return next((row[0] for row in connection.execute("SELECT text FROM m WHERE writer=?", (writer,))), None)
 
-    def write(self, rows: Rows) -> WriteReceipt:
+    def write(self, rows: SimpleRows) -> WriteReceipt:
         with closing(self._open()) as connection, connection:
             connection.execute("BEGIN IMMEDIATE")
             there = connection.execute("SELECT text FROM m WHERE writer=?", (rows.writer,)).fetchone()

@@ -23,7 +23,7 @@ from databus.sinks.kafka import Kafka
 from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
 from databus.sinks.kafka.sink import KafkaSink
-from databus.testing.contract.sink import Change, SinkAdapter
+from databus.testing.contract.sink import ContractChange, SinkAdapter
 
 DEADLINE_S = 60
 
@@ -65,13 +65,13 @@ class KafkaAdapter(SinkAdapter):
         self._sinks.append(KafkaSink(spec, connection, context))
         return self._sinks[-1]
 
-    def encode(self, changes: Sequence[Change], plan: Plan) -> list[pa.RecordBatch]:
+    def encode(self, changes: Sequence[ContractChange], plan: Plan) -> list[pa.RecordBatch]:
         count = plan.sinks[self.name].partitions[self.topic]
         rows = [self._row(change, count, plan.sinks[self.name].slots) for change in changes]
         half = (len(rows) + 1) // 2
         return [pa.RecordBatch.from_pylist(part, schema=ENCODED) for part in (rows[:half], rows[half:])]
 
-    def _row(self, change: Change, partitions: int, slots: int) -> dict[str, Any]:
+    def _row(self, change: ContractChange, partitions: int, slots: int) -> dict[str, Any]:
         deleted = change.op == "d"
         partition = change.id % partitions
         return {
@@ -91,7 +91,7 @@ class KafkaAdapter(SinkAdapter):
             "part": 0,
         }
 
-    def write(self, sink: Any, plan: Plan, changes: Sequence[Change], slot: int = 0) -> WriteReceipt:
+    def write(self, sink: Any, plan: Plan, changes: Sequence[ContractChange], slot: int = 0) -> WriteReceipt:
         return self.settled(super().write(sink, plan, changes, slot))
 
     def settled(self, receipt: WriteReceipt) -> WriteReceipt:
@@ -202,7 +202,7 @@ def forget_kept() -> None:
 class PausedWrite:
     """A writer in a thread whose input stops after its first batch until it is told to go on."""
 
-    def __init__(self, adapter: KafkaAdapter, sink: KafkaSink, plan: Plan, changes: Sequence[Change]):
+    def __init__(self, adapter: KafkaAdapter, sink: KafkaSink, plan: Plan, changes: Sequence[ContractChange]):
         self.result: WriteReceipt | Exception | None = None
         self._reached, self._go = threading.Event(), threading.Event()
         batches, writer = adapter.encode(changes, plan), sink.writer(plan)

@@ -22,7 +22,7 @@ from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.writer import KafkaSlotWriter
-from databus.testing.contract.sink import ORDERS, Change, SinkContract, inserts, source_plan
+from databus.testing.contract.sink import ORDERS, ContractChange, SinkContract, inserts, source_plan
 from tests.integration.kafka_target import (
     DEADLINE_S,
     KafkaAdapter,
@@ -48,7 +48,7 @@ class TestRecords:
     def test_a_delete_is_followed_by_a_tombstone(self, servers: str) -> None:
         adapter = KafkaAdapter(servers, tombstones=True)
         sink = adapter.make_sink()
-        receipt = adapter.write(sink, adapter.plan(sink, 1, 0), [*inserts([1], 1400), Change("d", 1, 0, 1500)])
+        receipt = adapter.write(sink, adapter.plan(sink, 1, 0), [*inserts([1], 1400), ContractChange("d", 1, 0, 1500)])
         assert [m.value() is None for m in adapter.messages()] == [False, False, True]
         assert (receipt.written, receipt.rows) == (3, {"shop.orders": 2})
         assert receipt.outputs == {f"{adapter.topic}[0]": {"first_offset": 0, "last_offset": 2, "records": 3}}

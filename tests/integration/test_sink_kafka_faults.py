@@ -41,7 +41,7 @@ from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.session import Session
 from databus.sinks.kafka.sink import KafkaSink
-from tests.contract.sink_contract import Change, inserts, source_plan
+from tests.contract.sink_contract import ContractChange, inserts, source_plan
 from tests.integration.kafka_target import (
     DEADLINE_S,
     KafkaAdapter,
@@ -248,7 +248,7 @@ class TestKills:
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(9), 1500))
         forget_kept()
         plan = adapter.plan(sink, 2, 1)
-        changes = [Change("u", n % 9, n, 2001 + n) for n in range(300)]
+        changes = [ContractChange("u", n % 9, n, 2001 + n) for n in range(300)]
         kill_in_mid_batch(adapter, sink, plan, adapter.encode(changes, plan)[:1], tmp_path)
         assert len(adapter.delivered()) == 9
         assert not sink.wrote_any_of(plan)

@@ -23,7 +23,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.runtime.dispatch import slot_task
 from databus.sinks.elasticsearch.documents import METADATA_FIELDS
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
-from databus.testing.contract.sink import Change, SinkAdapter, SinkContract
+from databus.testing.contract.sink import ContractChange, SinkAdapter, SinkContract
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, Target, arrow, change, plan
 
@@ -48,7 +48,7 @@ class SearchAdapter(SinkAdapter):
         nobody = self.to.connection.model_copy(update={"port": 1})
         return ElasticsearchSink(self.to.spec, nobody, self.flow)
 
-    def encode(self, changes: Sequence[Change], plan: Plan) -> list[pa.RecordBatch]:
+    def encode(self, changes: Sequence[ContractChange], plan: Plan) -> list[pa.RecordBatch]:
         rows = [
             change(
                 c.op, c.id, None if c.op == "d" else {"v": c.v}, c.position,

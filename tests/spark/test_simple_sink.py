@@ -10,7 +10,7 @@ import pytest
 
 from databus.rows.emit import emit
 from databus.rows.image_form import VARIANT_FORM, json_form
-from databus.sinks.simple_rows import COLUMNS, Rows, SimpleEncoder, encoded_frame
+from databus.sinks.simple_rows import COLUMNS, SimpleEncoder, SimpleRows, encoded_frame
 from databus.testing.table_batches import batch, table, transactions
 
 pytestmark = pytest.mark.spark
@@ -30,8 +30,8 @@ def test_the_encoders_agree(spark: Any) -> None:
     assert encoded.columns == ["slot", *COLUMNS]
     (direct,) = emit(decoded, log, "srv", json_form({}))
     routed = direct.append_column("route", pa.repeat(pa.scalar("shop.orders"), direct.num_rows))
-    ours = list(Rows([SimpleEncoder().encode(routed, 0)], "i/f/s", 1))
-    theirs = list(Rows(encoded.toArrow().to_batches(), "i/f/s", 1))
+    ours = list(SimpleRows([SimpleEncoder().encode(routed, 0)], "i/f/s", 1))
+    theirs = list(SimpleRows(encoded.toArrow().to_batches(), "i/f/s", 1))
     assert len(ours) == len(changed) + 1
     for mine, other in zip(ours, theirs, strict=True):
         assert (mine.event_id, mine.op, mine.table, mine.route, mine.key_json, mine.committed_at) == (

@@ -15,7 +15,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.listeners import hookimpl
 
-from databus.airflow.operators.task_logs import only_warnings_of_libraries
+from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.registry import GROUPS, PARTS
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pydantic import Field
 from databus.checks.batch_check import BatchCheck
 from databus.core.batches.report import CheckResult
 from databus.core.state.plan import SourcePlan
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 
 
 class Freshness(BatchCheck):
@@ -27,7 +27,7 @@ class Freshness(BatchCheck):
 
     max_age: Duration = Field(gt=ZERO)
 
-    max_age_s: ClassVar = Stored[float]("max_age", SECOND)
+    max_age_s: ClassVar = StoredOption[float]("max_age", SECOND)
 
     def __init__(self, max_age: timedelta | float | None = None, /, **options: Any):
         if max_age is not None:

@@ -20,7 +20,7 @@ from databus.core.errors.config import ConfigError
 from databus.ops.decode.files import ArrowStreams, DecodedFile, DecodedFiles, JsonLines, NoOutput, Output, decode_files
 
 
-class Rows(enum.StrEnum):
+class RowFormat(enum.StrEnum):
     """How rows are printed."""
 
     NDJSON = "ndjson"
@@ -55,11 +55,11 @@ def decode(
         ),
     ] = None,
     output: Annotated[
-        Rows,
+        RowFormat,
         typer.Option(
             "--output", "-o", help="Format of rows: JSON lines, Arrow IPC streams (one per table and run), or none."
         ),
-    ] = Rows.NDJSON,
+    ] = RowFormat.NDJSON,
     prepared: Annotated[
         PreparedRows,
         typer.Option(
@@ -85,13 +85,13 @@ def decode(
     where one of --tables matches no change in the files.
     """
     rows = stdout()
-    if output is Rows.ARROW and rows.isatty():
+    if output is RowFormat.ARROW and rows.isatty():
         raise typer.BadParameter("Arrow is binary: send stdout to a file or a program", param_hint="--output")
     target: Output = NoOutput()
-    if output is not Rows.NONE:
-        target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(rows.buffer)
+    if output is not RowFormat.NONE:
+        target = (JsonLines if output is RowFormat.NDJSON else ArrowStreams)(rows.buffer)
     try:
-        with _progress(drawn=output is Rows.NONE or not rows.isatty()) as progress:
+        with _progress(drawn=output is RowFormat.NONE or not rows.isatty()) as progress:
             decoded = decode_files(
                 files, tables or (), target, progress, prepared=prepared.value, definitions=_read(definitions)
             )
@@ -100,7 +100,7 @@ def decode(
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), rows.fileno())
         raise typer.Exit(OK) from None
-    _show(decoded, summary, to_stdout=output is Rows.NONE)
+    _show(decoded, summary, to_stdout=output is RowFormat.NONE)
     if decoded.unmatched:
         seen = sorted({name for file in decoded.files for name in file.changes})
         others = f"Others matched {', '.join(seen[:_NAMED])}{', …' if len(seen) > _NAMED else ''}. " if seen else ""

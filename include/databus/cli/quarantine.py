@@ -15,8 +15,8 @@ from databus import __version__
 from databus.cli.terminal.exits import exit_code_of_rows
 from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import (
-    Amendment,
-    Change,
+    AmendmentOptions,
+    ChangeOptions,
     Dags,
     FlowName,
     Shown,
@@ -150,7 +150,7 @@ def export(flow: FlowName, only: InState, stage: Stage = None, table: Table = No
 
 @app.command()
 @grouped
-def replay(flow: FlowName, held: Held, change: Amendment, shown: Shown, spark: Spark = "local[2]") -> None:
+def replay(flow: FlowName, held: Held, change: AmendmentOptions, shown: Shown, spark: Spark = "local[2]") -> None:
     """Send held rows through the flow as it is now, each once.
 
     A row that a check or a sink refuses again stays in quarantine: with --execute exit code 7. It is 1 when rows of
@@ -194,7 +194,7 @@ def _show_replays(done: Sequence[ReplayResult], output: Format) -> None:
 
 @app.command()
 @grouped
-def discard(flow: FlowName, held: Held, change: Change, shown: Shown) -> None:
+def discard(flow: FlowName, held: Held, change: ChangeOptions, shown: Shown) -> None:
     """Discard held rows: they stay listed, with who and why.
 
     They are not replayed any more.

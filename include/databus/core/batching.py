@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from databus.core.spec import Spec
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 
 
 class Batching(Spec):
@@ -28,5 +28,5 @@ class Batching(Spec):
     max_wait: Duration = Field(timedelta(seconds=5), gt=ZERO)
     dispatch_time: Duration = Field(timedelta(seconds=30), gt=ZERO)
 
-    max_seconds: ClassVar = Stored[float]("max_wait", SECOND)
-    dispatch_seconds: ClassVar = Stored[float]("dispatch_time", SECOND)
+    max_seconds: ClassVar = StoredOption[float]("max_wait", SECOND)
+    dispatch_seconds: ClassVar = StoredOption[float]("dispatch_time", SECOND)

@@ -16,7 +16,7 @@ from databus.core.expectations import Expectation, expectations_of
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
 from databus.core.stored_form import canonical_json
-from databus.core.stored_options import HOUR, SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import HOUR, SECOND, ZERO, Duration, StoredOption
 
 _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     {
@@ -98,9 +98,9 @@ class Flow(Spec):
     description: str = ""
     alerts: tuple[SerializeAsAny[AlertSpec], ...] = ()
 
-    sink_outage_seconds: ClassVar = Stored[float]("sink_outage", SECOND)
-    zookeeper: ClassVar = Stored[str]("zookeeper_conn_id")
-    zookeeper_loss_seconds: ClassVar = Stored[float]("zookeeper_loss", SECOND)
+    sink_outage_seconds: ClassVar = StoredOption[float]("sink_outage", SECOND)
+    zookeeper: ClassVar = StoredOption[str]("zookeeper_conn_id")
+    zookeeper_loss_seconds: ClassVar = StoredOption[float]("zookeeper_loss", SECOND)
 
     @field_validator("name")
     @classmethod

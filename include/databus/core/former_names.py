@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from databus.core.callers import at_caller, caller
 from databus.core.errors.config import ConfigError
-from databus.core.stored_options import SECOND, Stored
+from databus.core.stored_options import SECOND, StoredOption
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def warn_of_former(what: str, former: str, now: str, value: Any, where: str) -> 
         warnings.warn(text, DeprecationWarning, stacklevel=2)
 
 
-def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | Stored[Any]]) -> dict[str, Any]:
+def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | StoredOption[Any]]) -> dict[str, Any]:
     """Return options by their names of today, with a warning for each former one.
 
     Args:
@@ -63,12 +63,12 @@ def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | St
 
 def seconds_of_former(what: str, former: str, now: str, number: Any) -> timedelta:
     """Return the duration that a number of seconds under a former name meant, with a warning."""
-    value: timedelta = Stored[float](now, SECOND).value_of(number)
+    value: timedelta = StoredOption[float](now, SECOND).value_of(number)
     warn_of_former(what, former, now, value, caller())
     return value
 
 
-def accepts_former(what: str, **former: str | Stored[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def accepts_former(what: str, **former: str | StoredOption[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a function accept former names of its keywords; one that it has never had is refused by name.
 
     Args:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from databus.core.callers import at_caller, caller
 from databus.core.errors.config import ConfigError
 from databus.core.former_names import warn_of_former
-from databus.core.stored_options import Stored, as_stored, as_written, stored_options
+from databus.core.stored_options import StoredOption, as_stored, as_written, stored_options
 
 __all__ = ["Spec", "at_caller", "caller", "config_error", "options_of"]
 
@@ -20,10 +20,10 @@ class Spec(BaseModel):
     """One configured source, transform, check, sink or flow.
 
     A bad option raises ConfigError with the file and line that wrote it and the options that exist. Durations are
-    timedeltas; how an option is stored where that differs, a `Stored` beside it says.
+    timedeltas; how an option is stored where that differs, a `StoredOption` beside it says.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(Stored,))
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(StoredOption,))
 
     kind: ClassVar[str] = ""
     without_effect: ClassVar[frozenset[str]] = frozenset()

@@ -19,7 +19,7 @@ ZERO = timedelta(0)
 T = TypeVar("T")
 
 
-class Stored(Generic[T]):
+class StoredOption(Generic[T]):
     """Stored form of an option: `timeout_s: ClassVar = Stored[float]("timeout", SECOND)` in the spec's class.
 
     Its name stands in JSON, and is accepted from a person for one version, with a warning. Inside, `spec.timeout_s`
@@ -76,9 +76,9 @@ class Stored(Generic[T]):
 
 
 @cache
-def stored_options(spec: type) -> Mapping[str, Stored[Any]]:
+def stored_options(spec: type) -> Mapping[str, StoredOption[Any]]:
     """Return stored name → how it is stored, of a spec's class."""
-    found = [item for base in reversed(spec.__mro__) for item in vars(base).values() if isinstance(item, Stored)]
+    found = [item for base in reversed(spec.__mro__) for item in vars(base).values() if isinstance(item, StoredOption)]
     return {item.name: item for item in found}
 
 

@@ -14,7 +14,7 @@ from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.protocols.sink import Sink
 
 if TYPE_CHECKING:
-    from databus.sinks.simple_rows import Rows
+    from databus.sinks.simple_rows import SimpleRows
 
 
 class SimpleSink(SinkSpec):
@@ -38,7 +38,7 @@ class SimpleSink(SinkSpec):
     _connection: Connection | None = PrivateAttr(None)
 
     @abstractmethod
-    def write(self, rows: Rows) -> WriteReceipt:
+    def write(self, rows: SimpleRows) -> WriteReceipt:
         """Write all rows of a batch in the order given, and return `rows.receipt()` when they are safe.
 
         Called again with the same rows after anything that was raised or killed. With markers, also for batches

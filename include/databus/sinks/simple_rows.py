@@ -76,7 +76,7 @@ class Row:
 
 
 @dataclass
-class Rows:
+class SimpleRows:
     """Rows of one batch in the order of the log; iterate once, over `Row`s or by `batches()`.
 
     Attributes:

@@ -21,7 +21,7 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import ClaimRegister, SlotMark
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.simple import SimpleSink
-from databus.sinks.simple_rows import Rows, SimpleEncoder, encoded_frame
+from databus.sinks.simple_rows import SimpleEncoder, SimpleRows, encoded_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ class SimpleWriter:
             MarkerDivergedError: the marker is neither this plan's nor that of the batch before it.
         """
         if self.sink.profile != "exactly_once":
-            given = Rows(rows, self.name, self.plan.batch, end=self.plan.range.end)
+            given = SimpleRows(rows, self.name, self.plan.batch, end=self.plan.range.end)
             first = next(encoded := iter(given.encoded), None)
             if first is None:
                 return given.receipt()
@@ -102,7 +102,7 @@ class SimpleWriter:
         text = self.sink.last_marker(self.name)
         marker = None if text is None else SimpleMarker.parse(text)
         ours = str(SimpleMarker.of(self.plan))
-        given = Rows(rows, self.name, self.plan.batch, ours, text, self.plan.range.end)
+        given = SimpleRows(rows, self.name, self.plan.batch, ours, text, self.plan.range.end)
         if marker is not None and marker.is_of(self.plan) and not marker.closed:
             for _ in given.batches():
                 pass
@@ -175,7 +175,7 @@ class SimpleFence:
 
     def _put(self, marker: SimpleMarker, previous: SimpleMarker | None) -> None:
         there = None if previous is None else str(previous)
-        self.writer.sink.write(Rows((), self.writer.name, self.writer.plan.batch, str(marker), there))
+        self.writer.sink.write(SimpleRows((), self.writer.name, self.writer.plan.batch, str(marker), there))
 
 
 class OpenSimpleSink:

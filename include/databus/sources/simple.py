@@ -16,7 +16,7 @@ from databus.core.errors.source import SourceSettingError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.offsets import Offset, SequenceOffset
 from databus.core.protocols.source import Source
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 
@@ -96,7 +96,7 @@ class SimpleSource(SourceSpec):
     poll_interval: Duration = Field(timedelta(seconds=0.2), gt=ZERO)
     _connection: Connection | None = PrivateAttr(None)
 
-    poll_interval_s: ClassVar = Stored[float]("poll_interval", SECOND)
+    poll_interval_s: ClassVar = StoredOption[float]("poll_interval", SECOND)
 
     @abstractmethod
     def head(self) -> Offset:

@@ -80,7 +80,7 @@ class MemoryLease:
                 self._server.changed.notify_all()
 
 
-class _UtcClock:
+class _WallClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -90,7 +90,7 @@ class MemoryFlows:
 
     def __init__(self, server: MemoryServer | None = None, clock: Clock | None = None, history: int = 1000):
         self._server = server or MemoryServer()
-        self._clock = clock or _UtcClock()
+        self._clock = clock or _WallClock()
         self._history = history
         self._leases: list[MemoryLease] = []
         self._sink = ""

@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import os
-from databus.ops.runs.audit import giving_way
+from databus.airflow.operators.process import giving_way
 
 def now():
     return os.getpriority(os.PRIO_PROCESS, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.sources.mysql.segments.rows import sliced
+from databus.sources.mysql.segments.emission import sliced
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 
 SCHEMA = table("shop.t", {"id": "int", "v": "text", "day": "date"})

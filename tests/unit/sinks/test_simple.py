@@ -23,7 +23,7 @@ from databus.core.state.evidence import CommittedState, EvidentSink
 from databus.core.state.sink_markers import MarkedSink
 from databus.rows import version_numbers
 from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of
-from databus.sinks.simple_rows import Rows
+from databus.sinks.simple_rows import SimpleRows
 from databus.sinks.simple_sink import SimpleMarker
 from databus.testing.contract import SimpleSinkAdapter, SinkContract, opened
 from databus.testing.contract.sink import inserts
@@ -185,7 +185,7 @@ def test_the_batch_behind_an_abandoned_one_follows_it(marked: SqliteAdapter) -> 
 def test_a_writer_that_looked_before_another_wrote_is_stopped_by_the_sink(marked: SqliteAdapter) -> None:
     sink = marked.make_sink()
     plan = marked.plan(sink, 1, 0)
-    slow = Rows(marked.encode(inserts([1], 1500), plan), f"contract/{marked.flow}/sqlite", 1, "m", None)
+    slow = SimpleRows(marked.encode(inserts([1], 1500), plan), f"contract/{marked.flow}/sqlite", 1, "m", None)
     marked.write(sink, plan, inserts([1], 1500))
     with pytest.raises(SinkFencedError):
         marked.spec(reachable=True).write(slow)
@@ -206,7 +206,7 @@ def test_rows_have_versions(tmp_path: Path) -> None:
     adapter, found = LinesAdapter(tmp_path), list[Any]()
 
     class Versions(LinesSink):
-        def write(self, rows: Rows) -> WriteReceipt:
+        def write(self, rows: SimpleRows) -> WriteReceipt:
             assert rows.end is not None
             for batch in rows.batches():
                 found.extend(version_numbers(batch, rows.end).to_pylist())
@@ -235,7 +235,7 @@ def test_it_is_no_register_of_claims(marked: SqliteAdapter) -> None:
 def test_rows_as_objects(marked: SqliteAdapter) -> None:
     sink = marked.make_sink()
     plan = marked.plan(sink, 1, 0)
-    rows = list(Rows(marked.encode(inserts([7], 1500, v=3), plan), "i/f/s", 1))
+    rows = list(SimpleRows(marked.encode(inserts([7], 1500, v=3), plan), "i/f/s", 1))
     assert (rows[0].table, rows[0].key, rows[0].before, rows[0].after) == (
         "shop.orders",
         {"id": 7},
@@ -262,7 +262,7 @@ def test_rows_that_a_sink_leaves_are_not_receipted(tmp_path: Path) -> None:
     """The path compares receipts with what it gave: a sink that stops early fails its batch."""
     adapter = LinesAdapter(tmp_path)
     sink = adapter.make_sink()
-    rows = Rows(adapter.encode(inserts([1, 2, 3, 4], 1500), adapter.plan(sink, 1, 0)), "i/f/lines", 1)
+    rows = SimpleRows(adapter.encode(inserts([1, 2, 3, 4], 1500), adapter.plan(sink, 1, 0)), "i/f/lines", 1)
     next(iter(rows))
     assert (rows.receipt().rows, rows.receipt().written) == ({"shop.orders": 2}, 2)
     assert (rows.receipt(9).sink, rows.receipt(9).written) == ("lines", 9)

@@ -15,8 +15,8 @@ from databus.airflow.backfills.alerts import backfill_callbacks
 from databus.airflow.backfills.params import run_type_of
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.operators.audit import with_outputs
+from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
-from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.operators.transfer import DrainDeadline
 from databus.airflow.reporting.flow_callbacks import listed
 from databus.airflow.reporting.lineage import backfill_lineage, end_failed_backfill

@@ -8,8 +8,8 @@ from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.links import DataDocsLink, served_docs
+from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
-from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
 
 
@@ -27,7 +27,7 @@ class AuditOfRun:
         Raises:
             AirflowFailException: counts do not reconcile, or the quality result fails the run.
         """
-        from databus.ops.runs.audit import giving_way
+        from databus.airflow.operators.process import giving_way
 
         only_warnings_of_libraries()
         with giving_way():

@@ -9,8 +9,8 @@ from typing import Any
 from airflow.sdk import AssetOrTimeSchedule, BaseOperator
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
-from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.lineage import close_left_open
 from databus.airflow.timetable import StaggeredTimetable
 from databus.core.errors.config import RunConfError

@@ -12,8 +12,8 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
-from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
 from databus.airflow.reporting.metrics import emit, emit_batch
 from databus.core.errors.root import DatabusError

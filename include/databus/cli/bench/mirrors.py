@@ -13,7 +13,7 @@ from databus.bench.options import (
     MirrorOptions,
     PlanOptions,
 )
-from databus.cli.bench.results import Airflow, Minutes, Report, Servers, folder_of, say, seconds_of
+from databus.cli.bench.results import AirflowOptions, Minutes, Report, Servers, folder_of, say, seconds_of
 from databus.cli.terminal.option_groups import grouped
 
 _LIVE_MIRROR = MirrorDelayOptions()
@@ -40,7 +40,7 @@ def mirror(
 def mirror_delay(  # noqa: PLR0913, PLR0917 - one parameter per option
     report: Report,
     servers: Servers,
-    under: Airflow,
+    under: AirflowOptions,
     records_per_second: Annotated[int, typer.Option(help="Records written per second.", min=1)] = (
         _LIVE_MIRROR.records_per_second
     ),

@@ -14,7 +14,7 @@ from databus.bench.options import (
     FreshnessOptions,
     TraceOptions,
 )
-from databus.cli.bench.results import Airflow, Minutes, Report, Servers, folder_of, say, seconds_of
+from databus.cli.bench.results import AirflowOptions, Minutes, Report, Servers, folder_of, say, seconds_of
 from databus.cli.terminal.option_groups import grouped
 
 _FRESH = FreshnessOptions()
@@ -58,7 +58,7 @@ def catchup(sizes: CatchupOptions, report: Report, servers: Servers) -> None:
 def freshness(  # noqa: PLR0913, PLR0917 - one parameter per option
     report: Report,
     servers: Servers,
-    under: Airflow,
+    under: AirflowOptions,
     rows_per_second: Annotated[int, typer.Option(help="Rows committed per second, over all flows.", min=1)] = (
         _FRESH.rows_per_second
     ),

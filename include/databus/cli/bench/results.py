@@ -53,7 +53,7 @@ class Servers:
 
 
 @dataclass(frozen=True)
-class Airflow:
+class AirflowOptions:
     """Option group of a benchmark that runs a real Airflow."""
 
     window: Annotated[

@@ -9,14 +9,14 @@ import typer
 from databus import __version__
 from databus.cli.checkpoint.amend import nothing_done
 from databus.cli.terminal.option_groups import grouped
-from databus.cli.terminal.options import Change, Dags, Execute, FlowName, Output, Shown, opened, operator
+from databus.cli.terminal.options import ChangeOptions, Dags, Execute, FlowName, Output, Shown, opened, operator
 from databus.cli.terminal.output import Format, show_one, show_rows
 
 
 @grouped
 def accept(
     flow: FlowName,
-    change: Change,
+    change: ChangeOptions,
     shown: Shown,
     forget: Annotated[
         list[str] | None,

@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from databus.cli.terminal.option_groups import grouped
-from databus.cli.terminal.options import Amendment, Change, Dags, FlowName, Output, Shown, opened, operator
+from databus.cli.terminal.options import (
+    AmendmentOptions,
+    ChangeOptions,
+    Dags,
+    FlowName,
+    Output,
+    Shown,
+    opened,
+    operator,
+)
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.state.amendments import Action
 from databus.ops.checkpoint import amend as mediation
@@ -29,7 +38,7 @@ Place = Annotated[
 @grouped
 def rewind(
     flow: FlowName,
-    change: Amendment,
+    change: AmendmentOptions,
     shown: Shown,
     place: Place = "",
     batches: Annotated[
@@ -43,7 +52,7 @@ def rewind(
 @grouped
 def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
-    change: Amendment,
+    change: AmendmentOptions,
     shown: Shown,
     place: Place = "",
     past_gap: Annotated[
@@ -75,7 +84,7 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
 @grouped
 def restore(
     flow: FlowName,
-    change: Amendment,
+    change: AmendmentOptions,
     shown: Shown,
     entry: Annotated[
         int, typer.Argument(help="Number of a history entry (`checkpoint history`), e.g. 12.", min=1, metavar="ENTRY")
@@ -86,7 +95,7 @@ def restore(
 
 
 @grouped
-def pause(flow: FlowName, change: Change, shown: Shown) -> None:
+def pause(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
     """Pause the flow: its window ends after the batch in flight."""
     with opened(flow, shown.dags) as (spec, services):
         if not change.execute:
@@ -100,7 +109,7 @@ def pause(flow: FlowName, change: Change, shown: Shown) -> None:
 
 
 @grouped
-def resume(flow: FlowName, change: Change, shown: Shown) -> None:
+def resume(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
     """Resume a paused flow."""
     with opened(flow, shown.dags) as (spec, services):
         if not change.execute:
@@ -131,7 +140,7 @@ def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     show_rows(rows, ("n", "from", "to", "cause", "decision", "who", "why", "at"), output, empty="no gaps")
 
 
-def _move(flow: str, wanted: tuple[Action, Target], change: Amendment, shown: Shown) -> None:
+def _move(flow: str, wanted: tuple[Action, Target], change: AmendmentOptions, shown: Shown) -> None:
     action, target = wanted
     with opened(flow, shown.dags, places={"PLACE": target.place}) as (spec, services):
         if not change.execute:
@@ -143,7 +152,7 @@ def _move(flow: str, wanted: tuple[Action, Target], change: Amendment, shown: Sh
         _show(move, shown.output, done=True)
 
 
-def _give_up(flow: str, sink: str, target: Target | None, change: Amendment, shown: Shown) -> None:
+def _give_up(flow: str, sink: str, target: Target | None, change: AmendmentOptions, shown: Shown) -> None:
     with opened(flow, shown.dags, places={"PLACE": target.place if target else ""}) as (spec, services):
         if change.execute:
             who = mediation.Attribution(operator(), change.reason, change.accept)

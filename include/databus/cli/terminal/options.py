@@ -60,7 +60,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeOptions:
     """Option group of a command that changes a flow's state: a preview, until --execute."""
 
     reason: Reason = ""
@@ -68,7 +68,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Amendment(Change):
+class AmendmentOptions(ChangeOptions):
     """Option group of a change that a sink may refuse."""
 
     accept: Accept = False

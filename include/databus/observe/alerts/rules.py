@@ -13,7 +13,7 @@ from databus.core.alerts.alert import AlertKind, AlertSpec
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.amounts import counted
 from databus.core.flow import Flow
-from databus.core.stored_options import HOUR, MINUTE, SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import HOUR, MINUTE, SECOND, ZERO, Duration, StoredOption
 from databus.observe.alerts.hysteresis import NotificationTiming, RuleVerdict, above, below, worst
 
 
@@ -59,13 +59,13 @@ class AlertWhen(AlertSpec):
     remind: Duration | None = Field(None, gt=ZERO)
     off: tuple[AlertKind, ...] = ()
 
-    lag_seconds: ClassVar = Stored[float | None]("lag", SECOND)
-    hold_seconds: ClassVar = Stored[float]("hold", SECOND)
-    headroom_seconds: ClassVar = Stored[float | None]("headroom", SECOND)
-    quarantine_minutes: ClassVar = Stored[float]("quarantine_within", MINUTE)
-    no_run_minutes: ClassVar = Stored[float | None]("no_run", MINUTE)
-    run_minutes: ClassVar = Stored[float | None]("run_time", MINUTE)
-    remind_hours: ClassVar = Stored[float | None]("remind", HOUR)
+    lag_seconds: ClassVar = StoredOption[float | None]("lag", SECOND)
+    hold_seconds: ClassVar = StoredOption[float]("hold", SECOND)
+    headroom_seconds: ClassVar = StoredOption[float | None]("headroom", SECOND)
+    quarantine_minutes: ClassVar = StoredOption[float]("quarantine_within", MINUTE)
+    no_run_minutes: ClassVar = StoredOption[float | None]("no_run", MINUTE)
+    run_minutes: ClassVar = StoredOption[float | None]("run_time", MINUTE)
+    remind_hours: ClassVar = StoredOption[float | None]("remind", HOUR)
 
     @model_validator(mode="after")
     def _hold_is_shorter(self) -> AlertWhen:

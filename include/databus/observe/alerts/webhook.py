@@ -13,7 +13,7 @@ from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.errors.records import AlertingError
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.observe.alerts.shapes import pagerduty, slack, teams
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Webhook(ChannelSpec):
     shape: Shape = "json"
     timeout: Duration = Field(timedelta(seconds=10), gt=ZERO, le=timedelta(seconds=30))
 
-    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
+    timeout_s: ClassVar = StoredOption[float]("timeout", SECOND)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the HTTP connection."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,9 +22,6 @@ from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
 from databus.runtime.context import Services
-
-BY = 5
-"""Steps of niceness: a third of the weight of a window, so that work of some seconds still ends within a minute."""
 
 
 @dataclass(frozen=True)
@@ -153,19 +147,3 @@ def _with_gap(report: BatchRecord, services: Services, records: RecordStore) -> 
 def data_docs(settings: Settings) -> DataDocs | None:
     """Return where Data Docs are built, None where they are turned off."""
     return DataDocs(Path(settings.data_docs), settings.data_docs_url) if settings.data_docs else None
-
-
-@contextmanager
-def giving_way() -> Iterator[None]:
-    """Lower the priority of this thread, and of those that it starts, while the block runs.
-
-    It stays lowered where the account may not raise it again; use it where a process ends with the work.
-    """
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, before + BY)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, before)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Kafka(SinkSpec):
     profile: Profile = "exactly_once"
     on_reject: OnReject = "quarantine"
 
-    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
+    timeout_s: ClassVar = StoredOption[float]("timeout", SECOND)
 
     @field_validator("topic")
     @classmethod

@@ -12,7 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors.sink import SinkSettingError
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.sink import Sink
-from databus.core.stored_options import SECOND, Duration, Stored
+from databus.core.stored_options import SECOND, Duration, StoredOption
 from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
@@ -103,7 +103,7 @@ class MirrorTopics(Kafka):
     max_bytes_per_s: int | None = Field(None, ge=10_000)
     heartbeat: Duration | None = Field(None, ge=SECOND)
 
-    heartbeat_s: ClassVar = Stored[float | None]("heartbeat", SECOND)
+    heartbeat_s: ClassVar = StoredOption[float | None]("heartbeat", SECOND)
 
     @field_validator("prefix", "suffix")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, selects_topic
 from databus.schema_registry.settings import CONN_TYPES, KINDS
@@ -118,7 +118,7 @@ class KafkaTopics(SourceSpec):
     consumer: LibrdkafkaSettings = Field(default_factory=dict)
     on_missing_topic: OnMissingTopic = "fail"
 
-    timeout_s: ClassVar = Stored[float]("timeout", SECOND)
+    timeout_s: ClassVar = StoredOption[float]("timeout", SECOND)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""

@@ -15,7 +15,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
-from databus.core.stored_options import SECOND, ZERO, Duration, Stored
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.large_value_rules import LARGE_VALUE_OVER_BYTES, MOST_BYTES
 
@@ -84,7 +84,7 @@ class MysqlBinlog(SourceSpec):
     on_missing_table: OnMissingTable = "fail"
     on_partition_ddl: OnPartitionDdl = "event"
 
-    headroom_s: ClassVar = Stored[int]("headroom", SECOND, whole=True)
+    headroom_s: ClassVar = StoredOption[int]("headroom", SECOND, whole=True)
 
     @field_validator("tables", "exclude_tables")
     @classmethod

@@ -14,11 +14,11 @@ pytest.register_assert_rewrite(f"{__name__}.sink", f"{__name__}.source")
 
 from databus.testing.contract.simple_sink import SimpleSinkAdapter, opened  # noqa: E402 - asserts are rewritten first
 from databus.testing.contract.simple_source import SimpleSubject  # noqa: E402
-from databus.testing.contract.sink import Change, SinkAdapter, SinkContract  # noqa: E402
+from databus.testing.contract.sink import ContractChange, SinkAdapter, SinkContract  # noqa: E402
 from databus.testing.contract.source import SourceContract, SourceUnderTest  # noqa: E402
 
 __all__ = [
-    "Change",
+    "ContractChange",
     "SimpleSinkAdapter",
     "SimpleSubject",
     "SinkAdapter",

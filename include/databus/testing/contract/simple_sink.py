@@ -19,7 +19,7 @@ from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.sinks.simple import SimpleSink
 from databus.sinks.simple_rows import SimpleEncoder
-from databus.testing.contract.sink import ORDERS, Change, SinkAdapter
+from databus.testing.contract.sink import ORDERS, ContractChange, SinkAdapter
 from databus.testing.table_batches import batch, transactions
 
 
@@ -58,13 +58,13 @@ class SimpleSinkAdapter(SinkAdapter):
         """Open a sink on an address where nothing listens."""
         return opened(self.spec(reachable=False), self.flow, self.connections)
 
-    def encode(self, changes: Sequence[Change], plan: Plan) -> list[pa.RecordBatch]:
+    def encode(self, changes: Sequence[ContractChange], plan: Plan) -> list[pa.RecordBatch]:
         """Return the changes as the direct lane gives them, in two batches."""
         half = (len(changes) + 1) // 2
         return [_encoded(part) for part in (changes[:half], changes[half:]) if part]
 
 
-def _encoded(changes: Sequence[Change]) -> pa.RecordBatch:
+def _encoded(changes: Sequence[ContractChange]) -> pa.RecordBatch:
     positions = sorted({change.position for change in changes})
     images = [{"id": change.id, "v": change.v} for change in changes]
     pairs = [

@@ -30,7 +30,7 @@ ORDERS = TableSchema(
 
 
 @dataclass(frozen=True)
-class Change:
+class ContractChange:
     """One row change of shop.orders(id, v); `position` is the end of its transaction."""
 
     op: str
@@ -77,7 +77,7 @@ class SinkAdapter(ABC):
         """Open a sink on an address where nothing listens."""
 
     @abstractmethod
-    def encode(self, changes: Sequence[Change], plan: Plan) -> list[pa.RecordBatch]:
+    def encode(self, changes: Sequence[ContractChange], plan: Plan) -> list[pa.RecordBatch]:
         """Return the changes in the columns that this sink's `encode` makes, in log order, at least two batches."""
 
     @abstractmethod
@@ -103,16 +103,16 @@ class SinkAdapter(ABC):
             datetime(2026, 1, 1, 0, 0, clock, tzinfo=UTC),
         )
 
-    def write(self, sink: Sink, plan: Plan, changes: Sequence[Change], slot: int = 0) -> WriteReceipt:
+    def write(self, sink: Sink, plan: Plan, changes: Sequence[ContractChange], slot: int = 0) -> WriteReceipt:
         """Write as a Spark task does: with a writer that was pickled."""
         writer = pickle.loads(pickle.dumps(sink.writer(plan)))
         receipt: WriteReceipt = writer.write(iter(self.encode(changes, plan)), slot)
         return receipt
 
 
-def inserts(ids: Sequence[int], position: int, v: int = 0) -> list[Change]:
+def inserts(ids: Sequence[int], position: int, v: int = 0) -> list[ContractChange]:
     """Return inserts of one transaction."""
-    return [Change("c", i, v, position, n) for n, i in enumerate(ids)]
+    return [ContractChange("c", i, v, position, n) for n, i in enumerate(ids)]
 
 
 def assert_delivered(adapter: SinkAdapter, delivered: list[str] | None, again: list[str] | None) -> None:
@@ -147,7 +147,12 @@ class SinkContract:
     def test_updates_and_deletes_leave_the_last_state(self, adapter: SinkAdapter, sink: Sink) -> None:
         """Updates and deletes are applied in the order of the log."""
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(10), 1500))
-        changes = [Change("u", 1, 5, 2100), Change("u", 1, 6, 2200), Change("d", 2, 0, 2300), Change("u", 3, 8, 2400)]
+        changes = [
+            ContractChange("u", 1, 5, 2100),
+            ContractChange("u", 1, 6, 2200),
+            ContractChange("d", 2, 0, 2300),
+            ContractChange("u", 3, 8, 2400),
+        ]
         receipt = adapter.write(sink, adapter.plan(sink, 2, 1), changes)
         state = adapter.read_back()
         assert 2 not in state
@@ -185,7 +190,9 @@ class SinkContract:
         old = adapter.plan(sink, 1, 0)
         adapter.write(sink, old, inserts([1, 2], 1500, v=1))
         older = adapter.delivered()
-        adapter.write(sink, adapter.plan(sink, 2, 1), [Change("u", 1, 2, 2500), Change("d", 2, 0, 2600)])
+        adapter.write(
+            sink, adapter.plan(sink, 2, 1), [ContractChange("u", 1, 2, 2500), ContractChange("d", 2, 0, 2600)]
+        )
         delivered = adapter.delivered()
         try:
             adapter.write(sink, old, inserts([1, 2], 1500, v=1))

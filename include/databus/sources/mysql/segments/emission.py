@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.decode import DecodedEvents
@@ -14,7 +15,6 @@ from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.large_values import RowLargeValues
-from databus.sources.mysql.segments.rows import sliced
 
 _ORDER = ("place", "ordinal", "part")
 
@@ -84,3 +84,39 @@ def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     for start in range(0, len(table), step):
         ordered.extend(table.take(pa.array(order[start : start + step])).combine_chunks().to_batches())
     return ordered
+
+
+def sliced(batch: TableBatch, changes: int) -> Iterator[TableBatch]:
+    """Yield the batch in pieces of at most so many changes, in its order; images that no change names are left out."""
+    if len(batch) <= changes:
+        yield batch
+        return
+    for start in range(0, len(batch), changes):
+        here = slice(start, start + changes)
+        before, after = batch.before_row[here], batch.after_row[here]
+        named = np.concatenate([before[before >= 0], after[after >= 0]])
+        low, high = (int(named.min()), int(named.max()) + 1) if len(named) else (0, 0)
+        yield replace(
+            batch,
+            images=batch.images.slice(low, high - low),
+            op=batch.op[here],
+            before_row=_moved(before, low),
+            after_row=_moved(after, low),
+            transaction=batch.transaction[here],
+            ordinal=batch.ordinal[here],
+            presence=batch.presence[low:high],
+            exceptions={
+                column: {row - low: value for row, value in found.items() if low <= row < high}
+                for column, found in batch.exceptions.items()
+            },
+            partial=_moved_rows(batch.partial, low, high),
+            unjudged=_moved_rows(batch.unjudged, low, high),
+        )
+
+
+def _moved_rows(rows: Mapping[int, frozenset[int]], low: int, high: int) -> dict[int, frozenset[int]]:
+    return {column: frozenset(row - low for row in found if low <= row < high) for column, found in rows.items()}
+
+
+def _moved(rows: npt.NDArray[np.int32], by: int) -> npt.NDArray[np.int32]:
+    return np.where(rows >= 0, rows - np.int32(by), rows).astype(np.int32)

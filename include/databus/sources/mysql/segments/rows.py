@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from databus.binlog.decoding.decode import DecodedEvents, decode_events
 from databus.binlog.decoding.piecewise import decode_pieces
-from databus.binlog.decoding.table_batch import SchemaIds, TableBatch
+from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.log.expansion import plain_bytes
 from databus.binlog.log.mapped import release
 from databus.binlog.log.transactions.xa import PreparedRows
@@ -105,39 +104,3 @@ def _in_order(decoded: DecodedEvents, emission: Emission) -> Iterator[pa.RecordB
 def _definitions(segment: SegmentAddress, split: SegmentSplit) -> PinnedDefinitions | None:
     found = split.definitions if segment.definitions is None else segment.definitions
     return PinnedDefinitions(found) if found else None
-
-
-def sliced(batch: TableBatch, changes: int) -> Iterator[TableBatch]:
-    """Yield the batch in pieces of at most so many changes, in its order; images that no change names are left out."""
-    if len(batch) <= changes:
-        yield batch
-        return
-    for start in range(0, len(batch), changes):
-        here = slice(start, start + changes)
-        before, after = batch.before_row[here], batch.after_row[here]
-        named = np.concatenate([before[before >= 0], after[after >= 0]])
-        low, high = (int(named.min()), int(named.max()) + 1) if len(named) else (0, 0)
-        yield replace(
-            batch,
-            images=batch.images.slice(low, high - low),
-            op=batch.op[here],
-            before_row=_moved(before, low),
-            after_row=_moved(after, low),
-            transaction=batch.transaction[here],
-            ordinal=batch.ordinal[here],
-            presence=batch.presence[low:high],
-            exceptions={
-                column: {row - low: value for row, value in found.items() if low <= row < high}
-                for column, found in batch.exceptions.items()
-            },
-            partial=_moved_rows(batch.partial, low, high),
-            unjudged=_moved_rows(batch.unjudged, low, high),
-        )
-
-
-def _moved_rows(rows: Mapping[int, frozenset[int]], low: int, high: int) -> dict[int, frozenset[int]]:
-    return {column: frozenset(row - low for row in found if low <= row < high) for column, found in rows.items()}
-
-
-def _moved(rows: npt.NDArray[np.int32], by: int) -> npt.NDArray[np.int32]:
-    return np.where(rows >= 0, rows - np.int32(by), rows).astype(np.int32)

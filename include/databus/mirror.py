@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 from databus.core.alerts.alert import AlertSpec
 from databus.core.batching import Batching
-from databus.core.callers import caller
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
-from databus.core.former_names import accepts_former
+from databus.core.former_names import accepts_former, caller
 from databus.core.stored_options import HOUR, SECOND, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings
 from databus.kafka.selection import HEARTBEATS

@@ -108,7 +108,7 @@ def fault_of(error: BaseException | str) -> TlsFault | None:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """What a client trusts and shows; file names only, so that it may be printed.
+    """TLS files that a client trusts and shows; file names only, so that it may be printed.
 
     Attributes:
         ca: file of trusted certificates, "" for the system's.
@@ -159,7 +159,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Handshake:
-    """What a TLS handshake came to.
+    """TLS handshake result.
 
     Attributes:
         fault: None when it succeeded.

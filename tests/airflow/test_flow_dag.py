@@ -19,9 +19,8 @@ from dateutil.relativedelta import relativedelta
 
 from databus import Flow, Kafka, Mirror, MysqlBinlog
 from databus.airflow import flow_dag, mirror_dag
-from databus.airflow.operators.single_task_run import WholeRunOperator
 from databus.airflow.operators.submit import SubmitTransferOperator
-from databus.airflow.operators.transfer import TransferOperator
+from databus.airflow.operators.transfer import TransferOperator, WholeRunOperator
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.airflow.timetable import staggered
 from databus.core.errors import ConfigError

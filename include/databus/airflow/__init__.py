@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from databus.core.flows_only import flows_only, note_given
 
 if TYPE_CHECKING:
-    from databus.airflow.dags import flow_dag
-    from databus.airflow.mirrors import mirror_dag
+    from databus.airflow.dags import flow_dag, mirror_dag
 
 __all__ = ["flow_dag", "mirror_dag"]
 
@@ -29,7 +28,7 @@ def __getattr__(name: str) -> Any:
 
         return flow_dag
     if name == "mirror_dag":
-        from databus.airflow.mirrors import mirror_dag
+        from databus.airflow.dags import mirror_dag
 
         return mirror_dag
     raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")

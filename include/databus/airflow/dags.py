@@ -128,7 +128,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
     with DAG(**{**options, "on_failure_callback": failed}) as dag:
         if together:
-            from databus.airflow.operators.single_task_run import WholeRunOperator
+            from databus.airflow.operators.transfer import WholeRunOperator
 
             _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
         else:
@@ -236,3 +236,23 @@ def woken(flow: Flow, dag_id: str, timetable: Any, apart: timedelta) -> AssetOrT
         name=f"{flow.name}:changes", uri=f"databus://changes/{flow.name}", group="databus", watchers=[watcher]
     )
     return AssetOrTimeSchedule(timetable=timetable, assets=[asset])
+
+
+def mirror_dag(
+    mirror: Flow, *, schedule: Schedule = EVERY_MINUTE, every: timedelta | None = None, **options: Any
+) -> DAG:
+    """Return the DAG of a mirror; assign it to a module-level name in a file of the DAG folder.
+
+    Args:
+        mirror: what `Mirror(…)` returned; its name becomes the DAG id.
+        schedule: when runs begin, see `flow_dag`, e.g. timedelta(minutes=5); default timedelta(minutes=1).
+        every: the same for a timedelta; one of the two may be given.
+        **options: as `flow_dag` takes them, e.g. mode="live".
+
+    Raises:
+        ConfigError: the flow is no mirror; names the DAG file and line.
+    """
+    if not isinstance(mirror, Flow) or [sink.kind for sink in mirror.sinks] != ["kafka_mirror"]:
+        raise ConfigError(f"{caller()}: mirror_dag needs a Mirror", hint="For other flows there is flow_dag.")
+    tags = {"databus", "mirror", *options.pop("tags", ())}
+    return flow_dag(mirror, schedule=schedule, every=every, tags=tags, **options)

@@ -1,4 +1,4 @@
-"""A notifier that tells a flow's alerts: usable wherever Airflow takes a callback."""
+"""Notifier of a flow's alerts: usable wherever Airflow takes a callback."""
 
 from __future__ import annotations
 

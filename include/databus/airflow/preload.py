@@ -1,4 +1,4 @@
-"""What each fork of an Airflow process would import anew: imported once, before it forks.
+"""Modules imported once, before an Airflow process forks, instead of in every fork.
 
 The DAG processor forks for every DAG file, and the local executor for every task: without this each fork of the first
 spends some 0.3 s on it, and each task of the second 1.3 s, an audit 2.2 s more. Airflow's plugin
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _MODULES = (
     "databus.airflow.dags",
-    "databus.airflow.mirrors",
+    "databus.airflow.dags",
     "databus.airflow.reporting.alert_events",
     "databus.airflow.assets",
     "databus.airflow.operators.audit",
@@ -30,7 +30,7 @@ _MODULES = (
     "databus.airflow.operators.preflight",
     "databus.airflow.operators.submit",
     "databus.airflow.operators.transfer",
-    "databus.airflow.operators.single_task_run",
+    "databus.airflow.operators.transfer",
     # Airflow imports these when it serializes the first operator of a process.
     "airflow.providers.standard.operators.trigger_dagrun",
     "airflow.providers.standard.sensors.external_task",

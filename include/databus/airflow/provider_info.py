@@ -1,4 +1,4 @@
-"""What Airflow's provider manager reads about this package: the connection type it adds."""
+"""Provider metadata for Airflow's provider manager: the connection type that this package adds."""
 
 from __future__ import annotations
 

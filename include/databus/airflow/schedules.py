@@ -20,8 +20,8 @@ from dateutil.relativedelta import relativedelta
 from pendulum import instance
 
 from databus.airflow.timetable import staggered
-from databus.core.callers import at_caller
 from databus.core.errors.config import ConfigError
+from databus.core.former_names import at_caller
 
 Schedule = timedelta | relativedelta | str | BaseTimetable | CoreTimetable | BaseAsset | Collection[BaseAsset] | None
 """What `flow_dag(schedule=…)` takes."""

@@ -1,4 +1,4 @@
-"""When runs of a flow begin: every so often, and not at the moment when those of all other flows do."""
+"""Timetable of flows: at an interval, each with an offset of its own so that flows do not all begin at once."""
 
 from __future__ import annotations
 

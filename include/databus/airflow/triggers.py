@@ -205,7 +205,7 @@ class ChangesTrigger(BaseEventTrigger):
 
 
 class _Pace:
-    """When a flow may be woken: at once for another place than last time, for the same one ever later."""
+    """Back-off of wake-ups: at once for another place than last time, ever later for the same one."""
 
     def __init__(self, again_s: float, apart_s: float) -> None:
         self._again_s, self._apart_s = again_s, apart_s

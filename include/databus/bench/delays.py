@@ -1,4 +1,4 @@
-"""From commit to reader: rows are committed at a steady rate, and a read_committed consumer notes when each arrives."""
+"""Delays from commit to reader: rows are committed at a steady rate, a read_committed consumer notes each arrival."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.bench.loads import Load, LoadReceipt
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 
 _PATIENCE_S = 60.0
 _A_LITTLE_S = 0.5
@@ -26,7 +26,7 @@ _TWICE_S = 1.0
 
 @dataclass(frozen=True)
 class Delays:
-    """What a reader saw of what was written.
+    """Delays of rows between write and read, as a reader measured them.
 
     Attributes:
         written: what was written.

@@ -21,7 +21,7 @@ from databus.bench.peer import DEFAULTS, DebeziumPeer
 from databus.bench.processes import CpuMeter, fresh_servers, path_servers
 from databus.bench.results import Result
 from databus.bench.turns import SideRun
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 
@@ -90,7 +90,7 @@ def timed(load: Load, bootstrap: str, topics: Sequence[str], seconds: float, met
 
 
 class Peer:
-    """One connector of Debezium on its defaults, from the first row of its tables on, in turns.
+    """Debezium connector on its defaults, from the first row of its tables on, in turns.
 
     Args:
         sandbox: with its worker.

@@ -1,4 +1,4 @@
-"""What a flow costs while nothing is written: a live one that goes on, an economy one that looks once and ends.
+"""Benchmark of an idle flow: a live one that goes on, an economy one that looks once and ends.
 
 Without Airflow: what each run's preflight, successor and audit cost is told by `airflow_idle`.
 """
@@ -17,7 +17,7 @@ from databus.bench.log_files import log_writer
 from databus.bench.options import IdleOptions
 from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Result
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import Sandbox
 
 _SERVERS = ("zookeeper", "kafka", "mysql", "spark")

@@ -1,4 +1,4 @@
-"""What is written at a steady rate while a side is measured: rows of MySQL tables, or records of a Kafka topic.
+"""Loads written at a steady rate while a side is measured: rows of MySQL tables, or records of a Kafka topic.
 
 Each carries a number, which no other of its load has, and the time at which it was sent.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 
 TABLE = "bench.fresh"
 _PAD = "x" * 250
@@ -23,7 +23,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class LoadReceipt:
-    """What one call wrote.
+    """Rows written by one call.
 
     Attributes:
         first: number of its first row.
@@ -97,7 +97,7 @@ class TableLoad(Load):
             cursor.execute(f"INSERT INTO {table} (id, sent_us, pad) VALUES {values}")  # noqa: S608 - our own numbers
 
     def settle(self) -> None:
-        """Nothing is left to wait for: each transaction was committed."""
+        """Wait for nothing: each transaction was committed."""
 
 
 class TopicLoad(Load):

@@ -16,7 +16,7 @@ from databus.sandbox.accounts import ROOT
 
 @dataclass(frozen=True)
 class WrittenLog:
-    """One log file.
+    """Log file written for a benchmark.
 
     Attributes:
         path: the file; the server has closed it.

@@ -32,7 +32,7 @@ _CHECKS = (
 
 @dataclass(frozen=True)
 class OurRun:
-    """What one run of the flow did.
+    """Result of one run of our flow.
 
     Attributes:
         rows: row changes read.

@@ -11,7 +11,7 @@ from typing import Any
 
 from databus.bench.delays import topic_ends
 from databus.bench.processes import CpuMeter
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import REPLICATION
 
@@ -37,7 +37,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class PeerRun:
-    """What the peer did.
+    """Result of one run of the peer.
 
     Attributes:
         rows: messages that became readable.
@@ -55,7 +55,7 @@ class PeerRun:
 
 
 class DebeziumPeer:
-    """One connector; stopped and started again it goes on where it was.
+    """Debezium connector; stopped and started again, it resumes where it was.
 
     Attributes:
         topics: one for each table, in their order.

@@ -1,4 +1,4 @@
-"""What a plan over thousands of topic-partitions costs: CPU seconds, and requests to the source's broker."""
+"""Benchmark of a plan over thousands of topic-partitions: CPU seconds, and requests to the source's broker."""
 
 from __future__ import annotations
 

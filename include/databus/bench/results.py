@@ -20,7 +20,7 @@ _PROBE_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Bar:
-    """What a figure must reach.
+    """Bar that a figure must reach.
 
     Attributes:
         key: name of the figure.
@@ -33,7 +33,7 @@ class Bar:
     at_most: float | None = None
 
     def reached(self, value: float) -> bool:
-        """Whether a value is within the bounds; NaN is not."""
+        """Return whether a value is within the bounds; NaN is not."""
         above = self.at_least is None or value >= self.at_least
         return above and (self.at_most is None or value <= self.at_most)
 
@@ -43,7 +43,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Result:
-    """What a benchmark found.
+    """Result of a benchmark.
 
     Attributes:
         name: of the benchmark and its file.
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether the headline was measured and no bar missed."""
+        """Return whether the headline was measured and no bar missed."""
         return self.headline in self.figures and not self.missed
 
     def rows(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True)
 class SideRun:
-    """One turn of a side.
+    """Turn of one side.
 
     Attributes:
         delays_s: ascending.

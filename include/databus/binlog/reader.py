@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class LogSource(Protocol):
-    """What a reader reads from: a file, or the dump of a server."""
+    """Log source of a reader: a file, or the dump of a server."""
 
     @property
     def file(self) -> str:

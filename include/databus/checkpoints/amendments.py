@@ -16,7 +16,7 @@ from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
-from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
+from databus.checkpoints.rules.adoption import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import Gap

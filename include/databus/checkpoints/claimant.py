@@ -16,7 +16,7 @@ from databus.checkpoints.holder import LeaseHolder, encode_epoch, read_epoch, re
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.checkpoints.paths import FlowPaths
 from databus.core.errors.checkpoint import CheckpointError, CheckpointUnavailableError, LeaseBusyError
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import Epoch
 from databus.core.stored_form import Form
 
@@ -32,7 +32,7 @@ _FRUITLESS_ROUNDS = 50
 
 
 class LeaseClaimant:
-    """One attempt of a run to get a flow's lease."""
+    """Attempt of a run to get a flow's lease."""
 
     def __init__(self, session: ZooKeeperSession, flow: str, paths: FlowPaths, clock: Clock, run_url: str = ""):
         self._session = session

@@ -1,4 +1,4 @@
-"""Who holds a flow's lease, and the flow's epoch, as stored."""
+"""Lease holder and epoch of a flow, as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPOCH = Form("epoch", "epoch")
 
 @dataclass(frozen=True)
 class LeaseHolder:
-    """Who holds a lease, as stored.
+    """Lease holder, as stored.
 
     Attributes:
         who: run id and whatever else names the run.

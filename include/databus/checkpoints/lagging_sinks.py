@@ -1,4 +1,4 @@
-"""Sinks that fell behind, in ZooKeeper: detach and join as one multi each (ADR 16)."""
+"""Lagging sinks in ZooKeeper: detach and join as one multi each (ADR 16)."""
 
 from __future__ import annotations
 

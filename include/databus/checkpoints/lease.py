@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """What the claim left in ZooKeeper: epoch node's data version, lease node's owning session."""
+    """Claim in ZooKeeper: epoch node's data version, lease node's owning session."""
 
     holder: LeaseHolder
     epoch_version: int

@@ -98,7 +98,7 @@ class FlowPaths:
         return f"{self._state}/history"
 
     def history_entry(self, number: int) -> str:
-        """One entry; padded, so that names sort as numbers."""
+        """Path of a history entry; padded, so that names sort as numbers."""
         return f"{self.history}/{number:0{_NUMBER_WIDTH}d}"
 
     @property
@@ -122,7 +122,7 @@ class FlowPaths:
         return f"{self.root}/hidden_columns"
 
     def hidden_columns_page(self, number: int) -> str:
-        """One of its further pages, from 1; padded, so that names sort as numbers."""
+        """Path of a further page of hidden columns, from 1; padded, so that names sort as numbers."""
         return f"{self.hidden_columns}/{number:0{_NUMBER_WIDTH}d}"
 
     @property
@@ -131,7 +131,7 @@ class FlowPaths:
         return f"{self.root}/gaps"
 
     def gap(self, number: int) -> str:
-        """One gap; padded, so that names sort as numbers."""
+        """Path of a gap; padded, so that names sort as numbers."""
         return f"{self.gaps}/{number:0{_NUMBER_WIDTH}d}"
 
     @property

@@ -54,7 +54,7 @@ class SpooledPlan:
 
 @dataclass(frozen=True)
 class Chain:
-    """What was moved since a checkpoint, in order.
+    """Chain of batches moved since a checkpoint, in order.
 
     Attributes:
         outcomes: plans that every sink confirmed.

@@ -9,7 +9,7 @@ from typing import Self
 from databus.checkpoints.amendments import ZooKeeperAmendments
 from databus.checkpoints.batches import ZooKeeperBatches
 from databus.checkpoints.claimant import LeaseClaimant
-from databus.checkpoints.history import ZooKeeperHistory
+from databus.checkpoints.flows import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.lagging_sinks import ZooKeeperLaggingSinks
 from databus.checkpoints.lease import ZooKeeperLease
@@ -25,7 +25,7 @@ from databus.core.amounts import counted
 from databus.core.connections import Connection
 from databus.core.errors.checkpoint import CheckpointError
 from databus.core.findings import Finding, Level
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import Epoch
 
 

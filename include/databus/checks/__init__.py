@@ -1,1 +1,1 @@
-"""What is asserted of rows and batches: one file per kind. A check marks or measures; the path acts on its severity."""
+"""Checks of rows and batches: one file per kind. A check marks or measures; the path acts on its severity."""

@@ -1,4 +1,4 @@
-"""What checks of a whole batch share: a name, severities that a batch can have, and the form of their result."""
+"""Batch checks' base: a name, severities that a batch can have, and the form of their result."""
 
 from __future__ import annotations
 

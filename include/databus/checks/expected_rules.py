@@ -76,12 +76,12 @@ class RefusedValues(AcceptedValues):
     """The column's value is none of `values`."""
 
     def violated_when(self, field: Field) -> str:
-        """One of the values."""
+        """Return the rule by which an expectation is violated: one of the values."""
         listed = ", ".join(literal(value, field.column.spark_type) for value in self.values)
         return f"{has_value(field)} AND coalesce({field.typed('after')} IN ({listed}), false)"
 
     def violated_by(self, values: ColumnValues) -> Mask:
-        """One of the values."""
+        """Return the rule by which a row violates it: one of the values."""
         from databus.checks.arrow_bounds import is_one_of
 
         return values.given & is_one_of(values.array, self.values, values.column)

@@ -1,4 +1,4 @@
-"""What row checks share: the column, the tables, and which rows are looked at."""
+"""Row checks' base: the column, the tables, and which rows are looked at."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from databus.ops.decode.files import ArrowStreams, DecodedFile, DecodedFiles, Js
 
 
 class RowFormat(enum.StrEnum):
-    """How rows are printed."""
+    """Row output format."""
 
     NDJSON = "ndjson"
     ARROW = "arrow"
@@ -29,7 +29,7 @@ class RowFormat(enum.StrEnum):
 
 
 class PreparedRows(enum.StrEnum):
-    """Where the rows of XA COMMITs are."""
+    """Row placement for XA transactions: at the prepare or at the commit."""
 
     INSIDE = "inside"
     ELSEWHERE = "elsewhere"

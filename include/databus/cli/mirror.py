@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from databus.cli.terminal.lazy_commands import old_verb
 from databus.cli.terminal.options import Dags, Execute, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
-from databus.cli.terminal.renamed import old_verb
 from databus.ops.health.lag import measure_partitions
 from databus.ops.mirror.consumer_groups import GroupSync
 from databus.ops.mirror.heartbeats import newest_heartbeat

@@ -28,8 +28,8 @@ from databus.cli.terminal.options import (
 from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.batches.counts import SinkCounts, by_sink
+from databus.core.errors.batch import ReplaysRefusedError
 from databus.core.errors.config import ConfigError
-from databus.core.errors.records import ReplaysRefusedError
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult

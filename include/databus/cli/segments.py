@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from databus.binlog.segments.retention import KeepLimit
+from databus.cli.terminal.lazy_commands import tell_renamed
 from databus.cli.terminal.options import Output
 from databus.cli.terminal.output import OUT, Format, show_rows, stdout_for_data
-from databus.cli.terminal.renamed import tell_renamed
 from databus.core.amounts import counted
 from databus.core.settings import Settings
 

@@ -1,4 +1,4 @@
-"""How much a micro-batch may hold."""
+"""Batch size limits of a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are dear to open, kept from one piece of work to the next where a process lives for that.
+"""Cache of expensive clients, reused between the batches of a long-lived worker.
 
 The task of a live job writes many small batches: what one of them opened serves the next. Elsewhere nothing is kept
 here. Transactional producers are kept by `databus.sinks.kafka.session` in every reused worker: one that rested may have
@@ -19,7 +19,7 @@ _IDLE_S = 30.0
 
 
 class Closeable(Protocol):
-    """Something with an end."""
+    """Closeable client."""
 
     def close(self) -> None:
         """End it."""

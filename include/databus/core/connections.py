@@ -11,7 +11,7 @@ from databus.core.secrets import masked, redacted, secret_values
 
 
 class Connection(BaseModel):
-    """One resolved connection.
+    """Connection, resolved.
 
     Attributes:
         conn_id: the id flows name.

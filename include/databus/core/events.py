@@ -6,7 +6,7 @@ import enum
 
 
 class Op(enum.StrEnum):
-    """What happened to a row or table; Debezium's letters."""
+    """Operation on a row or table; Debezium's letters."""
 
     CREATE = "c"
     UPDATE = "u"
@@ -19,7 +19,7 @@ class Op(enum.StrEnum):
 
 
 class RowState(enum.StrEnum):
-    """Where a row ended: read = filtered + quarantined + dispatched."""
+    """Row state at the end of a batch: read = filtered + quarantined + dispatched."""
 
     DISPATCHED = "dispatched"
     FILTERED = "filtered"

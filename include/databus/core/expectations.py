@@ -30,7 +30,7 @@ _DEFAULTS: Mapping[str, Any] = {"mostly": 1, "row_condition": None, "condition_p
 
 
 class Expectation(Spec):
-    """One expectation of Great Expectations, and what happens when the rows of a flow do not meet it.
+    """Expectation of Great Expectations, and what happens when the rows of a flow do not meet it.
 
     Attributes:
         type: its name in Great Expectations, e.g. "expect_column_values_to_not_be_null".

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Level(enum.StrEnum):
-    """How bad a finding is; ERROR stops a flow before its first batch."""
+    """Finding level; ERROR stops a flow before its first batch."""
 
     OK = "ok"
     WARN = "warn"
@@ -20,7 +20,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was probed.
+    """Finding of a preflight probe.
 
     Attributes:
         subject: what was probed, e.g. "mysql_shop: binlog_row_metadata".

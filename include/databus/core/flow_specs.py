@@ -1,4 +1,4 @@
-"""What the parts of a flow promise: sources, transforms, checks and sinks as frozen objects that a DAG file builds."""
+"""Flow parts: sources, transforms, checks and sinks as frozen objects that a DAG file builds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from databus.core.batches.report import CheckResult
-    from databus.core.protocols.changes import Changes
     from databus.core.protocols.sink import Sink
     from databus.core.protocols.source import Source
+    from databus.core.protocols.splits import Changes
     from databus.core.state.plan import SinkPlan, SourcePlan
     from databus.core.tables.schemas import TableSchema
     from databus.core.tables.wanted import ColumnsWanted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlowContext:
-    """What an opened source or sink knows of its surroundings.
+    """Flow context: what an opened source or sink knows of its surroundings.
 
     Attributes:
         flow: flow name.
@@ -131,7 +131,7 @@ class SourceSpec(Spec):
 
     @property
     def tables_may_come_later(self) -> bool:
-        """Whether names and patterns that no table matches yet are meant so."""
+        """Return whether names and patterns that no table matches yet are meant so."""
         return False
 
     def alike(self) -> tuple[SourceSpec, ...]:
@@ -225,7 +225,7 @@ class CheckSpec(Spec):
 
     @property
     def looks_at_rows(self) -> bool:
-        """Whether `violation` looks at single rows; else `evaluate` looks at the batch as a whole."""
+        """Return whether `violation` looks at single rows; else `evaluate` looks at the batch as a whole."""
         return True
 
     def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:

@@ -1,4 +1,4 @@
-"""What counts as a secret in a connection, and how it is kept out of texts."""
+"""Secrets of a connection, and how they are kept out of texts."""
 
 from __future__ import annotations
 

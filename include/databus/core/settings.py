@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """Where an installation keeps what is not in ZooKeeper.
+    """Settings of an installation: where it keeps what is not in ZooKeeper.
 
     Attributes:
         installation: keeps two installations on the same servers apart; part of every marker's key

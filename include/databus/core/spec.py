@@ -8,16 +8,15 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from databus.core.callers import at_caller, caller
 from databus.core.errors.config import ConfigError
-from databus.core.former_names import warn_of_former
+from databus.core.former_names import at_caller, caller, warn_of_former
 from databus.core.stored_options import StoredOption, as_stored, as_written, stored_options
 
 __all__ = ["Spec", "at_caller", "caller", "config_error", "options_of"]
 
 
 class Spec(BaseModel):
-    """One configured source, transform, check, sink or flow.
+    """Spec of one configured source, transform, check, sink or flow.
 
     A bad option raises ConfigError with the file and line that wrote it and the options that exist. Durations are
     timedeltas; how an option is stored where that differs, a `StoredOption` beside it says.

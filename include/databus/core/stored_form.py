@@ -20,7 +20,7 @@ VERSION = "v"
 
 
 class Form:
-    """One stored form."""
+    """Stored form and its version."""
 
     def __init__(self, name: str, *versions: str, part: bool = False):
         """Describe it.

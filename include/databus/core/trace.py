@@ -1,4 +1,4 @@
-"""The journey of a change: what is looked for, where it was seen, and what keeps a trace from going on."""
+"""Trace of a change: what is searched for, where it was found, and what ends the search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POSITION_BITS = 40
 
 
 class TraceError(DatabusError):
-    """What was asked for cannot be followed."""
+    """Trace query that cannot be followed."""
 
     code = "trace_error"
 
@@ -153,7 +153,7 @@ def of_event_id(event_id: str) -> Change:
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """Where a record stands.
+    """Record place: where a record stands.
 
     Attributes:
         site: name of the Kafka cluster: a connection that leads to it.
@@ -214,7 +214,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class ChangeSelector:
-    """Which changes of a batch are looked for: those of some ids, else what is given must match.
+    """Trace target: changes of some ids, else of all that match what is given.
 
     Attributes:
         event_ids: ids of the changes; then the rest only helps to find them.

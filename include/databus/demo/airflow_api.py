@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 
 _BUSY = {httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.CONFLICT}
 _BUSY_S = 60.0

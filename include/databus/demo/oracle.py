@@ -1,4 +1,4 @@
-"""What a consumer sees against what the source holds, by key and value."""
+"""Oracle of the demo: what a consumer reads against what the source holds, by key and value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = dict[str, dict[str, Any]]
 
 @dataclass
 class ConsumedTopic:
-    """What a read_committed consumer saw of one topic.
+    """Records that a read_committed consumer read of one topic.
 
     Attributes:
         messages: records with a value.

@@ -66,7 +66,7 @@ def create_shop(connection: pymysql.connections.Connection[Any]) -> None:
 
 @dataclass
 class ShopTotals:
-    """What a writer did.
+    """Rows written by the demo's writer.
 
     Attributes:
         changes: row changes by (table, operation), each insert, update or delete of a row counted once.

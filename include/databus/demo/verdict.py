@@ -39,7 +39,7 @@ class RunLink:
 
 @dataclass
 class FlowVerdict:
-    """What arrived of one flow.
+    """Verdict on one flow: what arrived of it.
 
     Attributes:
         flow: flow name.
@@ -61,7 +61,7 @@ class FlowVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether everything arrived as it should."""
+        """Return whether everything arrived as it should."""
         return not self.problems
 
 

@@ -1,1 +1,1 @@
-"""What the Kafka source, the Kafka sink and the mirror share: clients from connections, refusals in words."""
+"""Kafka clients from connections, and refusals in words: shared by the Kafka source, the Kafka sink and the mirror."""

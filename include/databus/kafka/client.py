@@ -146,7 +146,7 @@ class LastError:
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How to reach one Kafka cluster; picklable, and its repr shows no setting that could be a secret.
+    """Kafka client settings of one cluster; picklable, and its repr shows no setting that could be a secret.
 
     Attributes:
         conn_id: the connection's id, for messages.

@@ -1,4 +1,4 @@
-"""Which librdkafka settings a flow may name; light to import, as a flow's specs are."""
+"""Allowed librdkafka settings of a flow; light to import, as a flow's specs are."""
 
 from __future__ import annotations
 

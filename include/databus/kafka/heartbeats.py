@@ -27,7 +27,7 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One heartbeat.
+    """Heartbeat record.
 
     Attributes:
         source: name of the site it was written on.

@@ -1,4 +1,4 @@
-"""Every setting of librdkafka 2.16 (its CONFIGURATION.md): which a flow may tune, and why it may not have the others.
+"""librdkafka 2.16's settings (its CONFIGURATION.md): which a flow may tune, and why it may not have the others.
 
 `tests/unit/kafka/test_librdkafka_names.py` compares it with what the installed library itself lists: a name that a
 newer one brings has to be judged here first.

@@ -1,4 +1,4 @@
-"""Which names a list of patterns selects: topics, and settings of topics."""
+"""Selection of names by patterns: topics, and settings of topics."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the product tells about itself while it runs: time, progress lines, durations. No storage, no framework."""
+"""Observability of a run: time, progress lines, durations. No storage, no framework."""

@@ -17,7 +17,7 @@ STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
 
 @dataclass(frozen=True)
 class Point:
-    """One value of a metric; timers in milliseconds."""
+    """Metric point; timers in milliseconds."""
 
     metric: MetricName
     value: float

@@ -1,4 +1,4 @@
-"""Every metric by name: what tasks emit through Airflow's Stats, and what `databus watch` shows Prometheus.
+"""Metric names: what tasks emit through Airflow's Stats, and what `databus watch` shows Prometheus.
 
 docs/metrics.md says the same in words; a test compares the two.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class MetricKind(enum.StrEnum):
-    """How a metric is read."""
+    """Metric kind."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -19,7 +19,7 @@ class MetricKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class MetricName:
-    """One metric.
+    """Metric name and meaning.
 
     Attributes:
         name: with dots, as StatsD and OpenTelemetry get it behind Airflow's prefix; Prometheus gets `prometheus`.

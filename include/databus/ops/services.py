@@ -103,7 +103,7 @@ class _LateRecorder:
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of a flow, open.
+    """Open ends of a flow: its source and sinks.
 
     Attributes:
         source: open source.

@@ -1,4 +1,4 @@
-"""Clients that all looks of a process at its flows share: the first opens one, the last closes it."""
+"""Shared clients of a process: the first user opens one, the last closes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Closes(Protocol):
-    """What can be closed."""
+    """Closeable client."""
 
     def close(self) -> None:
         """Close it."""

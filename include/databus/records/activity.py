@@ -1,4 +1,4 @@
-"""What a flow did lately, in a few cheap queries: for alerts and metrics."""
+"""Flow activity of late, in a few cheap queries: for alerts and metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HANDOVER = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class Activity:
-    """What the records say of a flow.
+    """Activity of a flow by its records.
 
     Attributes:
         recent: sums over its newest batches.

@@ -1,4 +1,4 @@
-"""What is stored of one batch."""
+"""Batch record: what is stored of one batch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class BatchRecord:
 
     @property
     def merged(self) -> str:
-        """What is not told any more of several batches that were merged; "" for one."""
+        """Merge note: what is not kept any more of several batches that were merged; "" for one."""
         if self.first_batch is None:
             return ""
         return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not told any more"

@@ -1,4 +1,4 @@
-"""What every way to the records database shares: its version, how long it is waited for, what is said when it fails."""
+"""Records database access: its version, time-outs, and messages of failures, shared by all ways to it."""
 
 from __future__ import annotations
 

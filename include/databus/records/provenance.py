@@ -1,4 +1,4 @@
-"""Which batches moved a place: queries on ranges, a few index look-ups each, however much was recorded."""
+"""Provenance queries: which batches moved a place, by a few index look-ups each, however much was recorded."""
 
 from __future__ import annotations
 

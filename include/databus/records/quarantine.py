@@ -30,7 +30,7 @@ Identity = tuple[str, str]
 
 
 class HeldState(enum.StrEnum):
-    """What became of a row in quarantine."""
+    """Quarantine state of a row."""
 
     HELD = "held"
     REPLAYED = "replayed"
@@ -99,7 +99,7 @@ class HeldRow:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows are meant; what is not given does not matter.
+    """Row selection of the quarantine; what is not given does not matter.
 
     Attributes:
         state: what became of them.

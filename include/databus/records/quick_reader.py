@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.records.database import (
     BOUNDS,
     BUSY_TIMEOUT_MS,

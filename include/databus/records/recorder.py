@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.positions.offset_ranges import moved_part
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t

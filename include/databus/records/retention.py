@@ -1,4 +1,4 @@
-"""What the records store may forget: results of checks, quality and lineage windows of old runs, old offset maps.
+"""Records retention: results of checks, quality and lineage windows of old runs, old offset maps.
 
 Reports, counts, receipts, ranges and ledger pages stay: `databus ledger --verify` and `databus trace` rest on them.
 Rows held back stay too: only a person decides about them.

@@ -1,4 +1,4 @@
-"""Runs as an operator looks for them: the range that one moved, the address of its page, and whether it was audited."""
+"""Run search for operators: the range that a run moved, the address of its page, and whether it was audited."""
 
 from __future__ import annotations
 

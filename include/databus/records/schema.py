@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.records.database import SCHEMA_VERSION, VERSION_TABLE, revision
 from databus.records.tables import schema_version
 

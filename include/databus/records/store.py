@@ -24,8 +24,8 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from databus.core.errors.batch import RecordingError
 from databus.core.errors.config import ConfigError
-from databus.core.errors.records import RecordingError
 from databus.core.private_files import FILE_MODE, private_folder
 from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate
@@ -65,7 +65,7 @@ class RecordStore:
 
     @property
     def sqlite(self) -> bool:
-        """Whether the store is an SQLite file."""
+        """Return whether the store is an SQLite file."""
         return self.url.get_backend_name() == "sqlite"
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from databus.records.batch_record import BatchRecord
 
 @dataclass(frozen=True)
 class SinkTotal:
-    """What a sink confirmed in a run.
+    """Sink total of a run.
 
     Attributes:
         sink: sink name.
@@ -40,7 +40,7 @@ class SinkTotal:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did.
+    """Run summary.
 
     Attributes:
         flow: flow name.
@@ -84,7 +84,7 @@ class RunSummary:
 
     @property
     def reconciled(self) -> bool:
-        """Whether every row read is accounted for, table by table."""
+        """Return whether every row read is accounted for, table by table."""
         return all(counts.reconciled for counts in self.tables.values())
 
 

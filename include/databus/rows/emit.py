@@ -33,7 +33,7 @@ _LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value, Op.FILTE
 
 @dataclass(frozen=True)
 class _Origin:
-    """What all rows of a batch have in common."""
+    """Batch origin: what all rows of a batch have in common."""
 
     batch: TableBatch
     transactions: Transactions

@@ -38,7 +38,7 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class ImageForm:
-    """How row images are written.
+    """Image form: how row images are written.
 
     Attributes:
         kind: Arrow type of the columns `before` and `after`.

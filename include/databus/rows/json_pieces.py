@@ -65,7 +65,7 @@ def _merged(pieces: Iterable[Piece]) -> Sequence[Piece]:
 
 @dataclass(frozen=True)
 class _Step:
-    """One piece as the arrays that kernels read; `offsets` is None for a constant."""
+    """JSON piece as the arrays that kernels read; `offsets` is None for a constant."""
 
     data: Bytes
     offsets: npt.NDArray[np.int32] | None = None

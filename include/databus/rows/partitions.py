@@ -1,4 +1,4 @@
-"""Which row images belong to a partition of a table, and a batch narrowed to them: before anything is encoded."""
+"""Row partitions of a table: which images belong to one, and a batch narrowed to them before anything is encoded."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def completed(batch: TableBatch, mask: Mask, present: Mask) -> Mask:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """What row filters say of the images of a batch.
+    """Filter result: what row filters say of the images of a batch.
 
     Attributes:
         out: bool[images], some filter leaves the image out for certain.

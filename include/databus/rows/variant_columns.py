@@ -1,4 +1,4 @@
-"""One writer per column of a batch: which kernels measure and write its values."""
+"""VARIANT column writers of a batch: which kernels measure and write its values."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """One column of all images of a batch.
+    """Column values of all images of a batch.
 
     Attributes:
         array: the values, native Arrow type; null also where the image does not carry the column.

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _EngineResult:
-    """What the engine did for a batch, before anything is committed."""
+    """Engine result of a batch, before anything is committed."""
 
     tables: Mapping[str, TableCounts]
     receipts: tuple[WriteReceipt, ...]

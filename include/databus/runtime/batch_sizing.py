@@ -28,7 +28,7 @@ _QUICK = 0.5
 
 @dataclass(frozen=True)
 class Effort:
-    """How the sinks took a batch.
+    """Sink effort: how the sinks took a batch.
 
     Attributes:
         rows: row changes of the batch.

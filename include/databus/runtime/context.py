@@ -1,4 +1,4 @@
-"""What a run holds open while it moves batches."""
+"""Run context: what a run holds open while it moves batches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.positions.topics_read import TopicsReadStore
-from databus.core.protocols.clock import Clock
-from databus.core.protocols.recorder import Recorder
+from databus.core.protocols.recorder import Clock, Recorder
 from databus.core.protocols.sink import Sink
 from databus.core.protocols.source import Source
 from databus.core.settings import Settings
@@ -39,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Who runs.
+    """Run identity.
 
     Attributes:
         run_id: Airflow run id, or "local:<host>:<pid>".
@@ -167,7 +166,7 @@ class FlowSession:
 
 @dataclass(frozen=True)
 class Services:
-    """What an installation offers to every flow.
+    """Services that an installation offers to every flow.
 
     Attributes:
         settings: the installation's settings.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """What one sink's job brought back.
+    """Dispatch result of one sink's job.
 
     Attributes:
         receipts: one per slot.

@@ -24,7 +24,7 @@ class Drain:
 
     @property
     def requested(self) -> bool:
-        """Whether a stop was asked for."""
+        """Return whether a stop was asked for."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:

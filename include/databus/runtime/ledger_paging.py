@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import CheckpointError
-from databus.core.errors.records import RecordingError
 from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint_store import History
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from databus.core.protocols.splits import Split
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
-from databus.runtime.spark.packed_splits import pack
+from databus.runtime.spark.data_source import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,7 @@ import logging
 
 from databus.core.batches.refusals import refusals
 from databus.core.batches.report import BatchReport
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.core.expectations import MISSING
 from databus.core.protocols.recorder import Recorder
 

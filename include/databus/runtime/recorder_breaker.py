@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint import HistoryEntry
 

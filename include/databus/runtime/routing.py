@@ -1,4 +1,4 @@
-"""Where rows of a table go: the route a table's rows carry, the sinks that take it, and what they pin for them."""
+"""Routing of a table's rows: the route they carry, the sinks that take it, and what they pin for them."""
 
 from __future__ import annotations
 

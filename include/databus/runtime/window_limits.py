@@ -1,4 +1,4 @@
-"""When a window ends, and how it is steered from outside."""
+"""Window limits: when a window ends, and how it is steered from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from databus.runtime.drain import Drain
 
 @dataclass(frozen=True)
 class WindowLimits:
-    """When a window ends.
+    """Window limits: when a window ends.
 
     Attributes:
         max_seconds: no new batch is begun after this long.
@@ -44,7 +44,7 @@ class WindowLimits:
 
 @dataclass(frozen=True)
 class WindowControl:
-    """How a window is steered from outside.
+    """Window control from outside.
 
     Attributes:
         limits: when it ends.

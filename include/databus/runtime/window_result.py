@@ -1,4 +1,4 @@
-"""What a window did, and how far behind the flow was when it ended."""
+"""Window result, and how far behind the flow was when it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_TOLD = 10
 
 @dataclass
 class WindowResult:
-    """What a window did.
+    """Window result.
 
     Attributes:
         flow: flow name.

@@ -17,7 +17,7 @@ from databus.sandbox.certificates import ACCOUNT, Authority, authority
 
 
 class Endpoint(Protocol):
-    """Where a server answers; `ServerStatus` is one."""
+    """Endpoint of a server; `ServerStatus` is one."""
 
     @property
     def name(self) -> str:
@@ -183,7 +183,7 @@ def records_url(home: Path) -> str:
 
 
 def databus_environment(status: Iterable[Endpoint], home: Path) -> dict[str, str]:
-    """All that a process needs to run flows against a sandbox: connections, and the SQL store."""
+    """Return the environment of a process that runs flows against a sandbox: connections, and the SQL store."""
     known = tuple(status)
     return {
         **airflow_connections(known),

@@ -1,4 +1,4 @@
-"""The way of one server from nothing to healthy."""
+"""Server launch: from nothing to healthy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.process import Command, is_alive, spawn
 from databus.sandbox.progress import ProgressEvent, ProgressStep
 from databus.sandbox.servers.protocol import Context, NotHealthyError, Server

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET  # only builds documents here, never reads foreign ones
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.progress import Progress, ProgressEvent, ProgressStep
@@ -79,7 +79,7 @@ def render_pom(name: str, artifacts: Sequence[Artifact]) -> str:
 
 @dataclass(frozen=True)
 class Download:
-    """What to fetch.
+    """Download to fetch.
 
     Attributes:
         server: name of the server, for progress and messages.
@@ -93,7 +93,7 @@ class Download:
 
     @property
     def recipe(self) -> str:
-        """All that decides what comes down."""
+        """Recipe: all that decides what comes down."""
         return render_pom(self.server, self.artifacts)
 
 

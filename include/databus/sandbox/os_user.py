@@ -11,7 +11,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.cache import file_lock
 
 DATABASE_USER = "mysql"
@@ -46,7 +46,7 @@ def server_user() -> pwd.struct_passwd:
 
 
 def can_traverse(path: Path, user: pwd.struct_passwd) -> bool:
-    """Whether `user` may pass through every folder above `path`; folders that do not exist yet count as passable."""
+    """Return whether `user` may pass every folder above `path`; folders that do not exist yet count as passable."""
     for folder in path.absolute().parents:
         try:
             found = folder.stat()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.cache import file_lock
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
@@ -31,7 +31,7 @@ class Program:
     folders: tuple[str, ...] = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
     def find(self) -> Path | None:
-        """Its path, searched in `PATH` and in the system folders that a user's `PATH` often lacks."""
+        """Find a program's path in `PATH` and in the system folders that a user's `PATH` often lacks."""
         folders = [match for folder in self.folders for match in sorted(glob.glob(folder), reverse=True)]  # noqa: PTH207
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *folders])
         found = shutil.which(self.name, path=path)
@@ -46,7 +46,7 @@ class Library:
     package: str
 
     def find(self) -> Path | None:
-        """Its path in the dynamic linker's cache; libraries outside of it are not found by a program either."""
+        """Find a library's path in the dynamic linker's cache; a program does not find those outside of it either."""
         ldconfig = shutil.which("ldconfig", path=os.pathsep.join([os.defpath, "/usr/sbin", "/sbin"]))
         if ldconfig is None:
             return None

@@ -1,4 +1,4 @@
-"""Which TCP ports the servers get: fixed defaults, or free ones counted up from a number."""
+"""Ports of the servers: fixed defaults, or free ones counted up from a number."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import errno
 import socket
 from collections.abc import Collection, Mapping
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 65_535
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether `port` can be bound on `host` now (a socket in TIME_WAIT does not count as taken)."""
+    """Return whether `port` can be bound on `host` now (a socket in TIME_WAIT does not count as taken)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -42,7 +42,7 @@ def default_ports(server: str, wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 def free_ports(wanted: Mapping[str, int], first: int, taken: Collection[int]) -> dict[str, int]:
-    """One free port per purpose, counted up from `first`, leaving out `taken`.
+    """Return a free port per purpose, counted up from `first`, leaving out `taken`.
 
     Raises:
         SandboxError: the numbers ran out.

@@ -33,7 +33,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process for good: a recycled pid has another start time, a restarted machine another boot id."""
+    """Process identity for good: a recycled pid has another start time, a restarted machine another boot id."""
 
     pid: int
     start_ticks: int
@@ -106,12 +106,12 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def is_alive(process: ProcessIdentity) -> bool:
-    """Whether exactly this process still runs (a stopped one does)."""
+    """Return whether exactly this process still runs (a stopped one does)."""
     return identify(process.pid) == process
 
 
 def is_paused(process: ProcessIdentity) -> bool:
-    """Whether exactly this process exists and is stopped by SIGSTOP."""
+    """Return whether exactly this process exists and is stopped by SIGSTOP."""
     stat = _stat(process.pid)
     return is_alive(process) and stat is not None and stat.state in "Tt"
 
@@ -235,7 +235,7 @@ def _reap(pid: int) -> None:
 
 
 def python_environment() -> dict[str, str]:
-    """This interpreter first in `PATH`, this package in `PYTHONPATH`, and no proxy for local addresses."""
+    """Return an environment with this interpreter in `PATH`, this package in `PYTHONPATH`, no local proxy."""
     inherited = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     # A relative entry means another folder in a process that works elsewhere.
     absolute = [str(Path(part).absolute()) for part in inherited]

@@ -1,4 +1,4 @@
-"""What an operation of the sandbox reports while it runs; the command line draws it, tests collect it."""
+"""Progress events of the sandbox; the command line draws them, tests collect them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgressStep(StrEnum):
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """One report of one server.
+    """Progress event of one server.
 
     Attributes:
         server: name of the server.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import process as processes
 from databus.sandbox.cache import file_lock
 from databus.sandbox.launch import log_tail, make_ready, spawn_all, wait_healthy
@@ -109,7 +109,7 @@ class Sandbox:
         return [status_of(state.servers[server.name]) for server in in_order(state.servers)]
 
     def status_of(self, name: str) -> ServerStatus:
-        """One server.
+        """Return the status of one server.
 
         Raises:
             SandboxError: it was not started here.

@@ -1,4 +1,4 @@
-"""What was started, on disk: a later process can show and stop what an earlier one began.
+"""Sandbox state on disk: a later process can show and stop what an earlier one began.
 
 `state.json` in the home folder is replaced whole by a rename, so that a reader never sees half of it. It holds no
 passwords.
@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.process import ProcessIdentity
 
 FORMAT_VERSION = 1
@@ -25,7 +25,7 @@ class _StoredModel(BaseModel):
 
 
 class StoredProcess(_StoredModel):
-    """One started process.
+    """Stored process that was started.
 
     Attributes:
         role: its name within the server.
@@ -40,12 +40,12 @@ class StoredProcess(_StoredModel):
 
     @property
     def identity(self) -> ProcessIdentity:
-        """What tells it from a later process with the same pid."""
+        """Process identity, which tells it from a later process with the same pid."""
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
 class StoredServer(_StoredModel):
-    """One server.
+    """Stored server.
 
     Attributes:
         wanted: what it was last told to be.
@@ -92,7 +92,7 @@ class SandboxOptions(_StoredModel):
 
 
 class SandboxState(_StoredModel):
-    """Everything that survives the process.
+    """Sandbox state: everything that survives the process.
 
     Attributes:
         v: version of this format.

@@ -1,4 +1,4 @@
-"""What the sandbox shows of its servers."""
+"""Sandbox status of its servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServerState(StrEnum):
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """One server, as a person or a program wants to see it.
+    """Server status, as a person or a program wants to see it.
 
     Attributes:
         name: name of the server.

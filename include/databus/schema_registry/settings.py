@@ -1,4 +1,4 @@
-"""How to reach a schema registry, from a connection. Imports no client: a flow opens it at every plan."""
+"""Schema registry settings, from a connection. Imports no client: a flow opens it at every plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """How to reach one registry; picklable and hashable, and its repr shows no secret.
+    """Schema registry settings; picklable and hashable, and its repr shows no secret.
 
     Attributes:
         conn_id: the connection's id, for messages.

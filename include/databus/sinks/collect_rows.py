@@ -1,4 +1,4 @@
-"""A mailbox: brings encoded rows from Spark's Python workers home to the control process on the same machine.
+"""Row collection from Spark's Python workers into the control process on the same machine.
 
 The sinks `memory` and `console` use it. A worker sends one message per slot and waits for the answer; messages are
 JSON bytes over a loopback socket with a random key (multiprocessing.connection, HMAC), never pickles.
@@ -30,7 +30,7 @@ Deliver = Callable[[int, int, list[dict[str, Any]]], None]
 
 @dataclass(frozen=True)
 class Address:
-    """Where a worker delivers; picklable.
+    """Delivery address for a worker's rows; picklable.
 
     Attributes:
         port: loopback port of the control process.

@@ -1,4 +1,4 @@
-"""What the sinks without markers share: one or more slots, nothing to prepare, rows as Debezium-style JSON."""
+"""Markerless sinks' base: one or more slots, nothing to prepare, rows as Debezium-style JSON."""
 
 from __future__ import annotations
 

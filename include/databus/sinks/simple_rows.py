@@ -27,7 +27,7 @@ _TEXTS = ("key", "before", "after")
 
 @dataclass(frozen=True)
 class Row:
-    """One row change.
+    """Row change of the library.
 
     Attributes:
         event_id: unique id of the change, the same at each attempt.

@@ -167,7 +167,7 @@ class SimpleFence:
             self._put(SimpleMarker(before, ""), None)
 
     def discard(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no connection is open."""
 
     def _marker(self) -> SimpleMarker | None:
         text = self.writer.sink.last_marker(self.writer.name)

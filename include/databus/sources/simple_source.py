@@ -139,10 +139,10 @@ class OpenSimpleSource:
         return [SimpleSplit(self._spec, plan.range, plan.rows)]
 
     def discard(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Discard nothing: no range is staged."""
 
     def release(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Release nothing: no range is staged."""
 
     def lag(self, committed: Offset) -> Lag:
         """Measure the age of the first change behind a place; bytes are not told, but 0 at the head."""

@@ -1,1 +1,1 @@
-"""What tests of databus and of its users need: in-process stores and servers that fail on purpose."""
+"""Test helpers for databus and its users: in-process stores and servers that fail on purpose."""

@@ -1,4 +1,4 @@
-"""What proxies for tests share: a local port, a link to the server per client, and ways to cut all of them."""
+"""Local proxies' base: a local port, a link to the server per client, and ways to cut all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Loop = Callable[[], None]
 
 
 class ProxiedConnection:
-    """One client's connection and the one to the server behind it; closed once both directions have ended."""
+    """Proxied connection of one client and the one to the server behind it; closed once both directions have ended."""
 
     def __init__(self, client: socket.socket, server: socket.socket, ended: Callable[[ProxiedConnection], None]):
         self.client, self.server = client, server

@@ -10,14 +10,14 @@ from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint, restored
 from databus.checkpoints.paths import Layout
 from databus.checkpoints.rules import plans as transitions
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
 
 
 @dataclass
 class MemoryFlow:
-    """One flow's state, stored as the same bytes that ZooKeeper would hold."""
+    """Flow state in memory, stored as the same bytes that ZooKeeper would hold."""
 
     epoch: Epoch = field(default=Epoch(0))
     holder: tuple[str, str] | None = None  # claim, who
@@ -34,7 +34,7 @@ class MemoryFlow:
 
 
 class MemoryServer:
-    """What several stores of one process share, as several clients share a ZooKeeper."""
+    """Memory server that several stores of one process share, as several clients share a ZooKeeper."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())

@@ -102,7 +102,7 @@ class ProxyGroup:
 
     @property
     def address(self) -> str:
-        """Where the proxies listen, comma-separated."""
+        """Proxy addresses, comma-separated."""
         return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.members)
 
     def cut(self) -> None:

@@ -23,7 +23,7 @@ _HEADER = struct.Struct(">ii")
 
 
 class Fault(enum.Enum):
-    """What befalls a request.
+    """Fault that befalls a request.
 
     Attributes:
         BEFORE: the connection is cut and the request never reaches the server.
@@ -128,7 +128,7 @@ class ZooKeeperProxy(LocalProxy):
 
 
 class _Conversation:
-    """What one client and the server say to each other."""
+    """Conversation of one client and the server."""
 
     def __init__(self, proxy: ZooKeeperProxy, link: ProxiedConnection):
         self._proxy, self._client, self._server = proxy, link.client, link.server

@@ -1,1 +1,1 @@
-"""What happens to rows between source and sinks: one file per kind. Row by row, deterministic; no row is lost."""
+"""Transforms between source and sinks: one file per kind. Row by row, deterministic; no row is lost."""

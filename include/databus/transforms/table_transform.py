@@ -1,4 +1,4 @@
-"""What transforms share: the tables they apply to."""
+"""Table transforms' base: the tables they apply to."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

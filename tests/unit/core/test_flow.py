@@ -111,7 +111,7 @@ class TestBadOptions:
 
     def test_another_package_that_begins_alike_is_the_callers_code(self, tmp_path: Path) -> None:
         """`databus_extra` beside `databus` is not `databus`."""
-        import databus.core.callers as module
+        import databus.core.former_names as module
 
         neighbour = f"{module._PACKAGE.rstrip('/')}_extra/flows.py"
         code = compile("\n\nLines(nope=1)", neighbour, "exec")

@@ -1,4 +1,4 @@
-"""Alerts of a flow's backfills: a range that failed is told once, and once when a run has moved it after all."""
+"""Backfill alerts: one when a range failed, and one when a run has moved it after all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the backfill DAG was asked for, in words: by its form, or by its data interval."""
+"""Requests to the backfill DAG, in words: by the trigger form or by a data interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True)
 class BackfillParams:
-    """What a run was asked for.
+    """Request of one backfill run.
 
     Attributes:
         start: from, "" when it is missing.
@@ -34,12 +34,12 @@ class BackfillParams:
 
     @property
     def scheduled(self) -> bool:
-        """Whether it moves nothing: it only looks whether anything is missing."""
+        """Return whether it moves nothing: it only looks whether anything is missing."""
         return self.run_type == "scheduled"
 
     @property
     def title(self) -> str:
-        """What was to be done, as people read it."""
+        """Title of the backfill, for people."""
         range_ = f"from {self.start or '?'} to {self.end or '?'}"
         return f"look at what is missing {range_}" if self.scheduled else f"backfill ({self._aim}) {range_}"
 

@@ -1,4 +1,4 @@
-"""spark-submit that can be asked to drain: in a session of its own, only its driver gets the signal."""
+"""spark-submit hook that can drain: in a process session of its own, only its driver gets the signal."""
 
 from __future__ import annotations
 

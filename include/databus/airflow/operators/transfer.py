@@ -12,6 +12,8 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.operators.audit import AuditOfRun, with_outputs
+from databus.airflow.operators.preflight import ProbeOfFlow
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
@@ -127,3 +129,24 @@ class TransferOperator(LineageOfRun, BaseOperator):
         self.log.warning("asked to stop: finishing the batch in hand, then releasing the lease")
         self._drain.request()
         self._deadline.start()
+
+
+class WholeRunOperator(ProbeOfFlow, AuditOfRun, TransferOperator):
+    """Probes, moves rows until nothing is new, and audits, each as the task of that name does in other modes.
+
+    A retry does all three again: rows that were committed are not moved again, and count in the audit of the run.
+
+    Args:
+        flow: the flow, as `Flow(…)` returned it.
+        **options: window and conn_id as of `TransferOperator`, and further arguments of an operator.
+    """
+
+    def __init__(self, *, flow: Flow, **options: Any) -> None:
+        super().__init__(flow=flow, outlets=with_outputs(flow, options), **options)
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Return what moved; findings and the audit's lines are in the log."""
+        self.probed(context)
+        summary = self.moved(context)
+        self.audited(context)
+        return summary

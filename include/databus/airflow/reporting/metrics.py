@@ -37,7 +37,7 @@ def emit(points: Iterable[Point]) -> None:
 
 
 def _tags_travel() -> bool:
-    """Whether the metrics system takes tags: plain StatsD drops them, and all flows would be one."""
+    """Return whether the metrics system takes tags: plain StatsD drops them, and all flows would be one."""
     from airflow.sdk.configuration import conf
 
     if not conf.getboolean("metrics", "statsd_on", fallback=False):

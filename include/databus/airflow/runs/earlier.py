@@ -1,4 +1,4 @@
-"""Whether an earlier run of a DAG is still to come to its end, as a task may ask Airflow."""
+"""Query of earlier runs of a DAG that have not ended, as a task may ask Airflow."""
 
 from __future__ import annotations
 

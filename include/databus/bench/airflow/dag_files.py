@@ -1,4 +1,4 @@
-"""How long Airflow takes over the DAG files of many flows: its own DAG processor reads them and stores their DAGs."""
+"""Benchmark of Airflow's DAG processor over the DAG files of many flows: it reads them and stores their DAGs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fresh each of many flows is, and each class of them: delays of rows by flow, the worst flow by name."""
+"""Freshness of each of many flows and of each class: delays of rows by flow, the worst flow by name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from databus import Flow
 from databus.bench.processes import CpuMeter
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.core.times import SystemClock
 from databus.demo.airflow_api import AirflowApi
 from databus.sandbox import Sandbox, SandboxOptions

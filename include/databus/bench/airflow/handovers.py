@@ -1,4 +1,4 @@
-"""What the records tell of flows that were measured: hand-overs from run to run, and the time of each stage."""
+"""Hand-overs from run to run and the time of each stage, from the records of measured flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow costs under a real Airflow while nothing is written: its tasks, Spark, and what Airflow does for it.
+"""Benchmark of an idle flow under a real Airflow: its tasks, Spark, and what Airflow does for it.
 
 First Airflow is watched without flows, then with a live one, then with an economy one; both are woken by changes, of
 which there are none. An economy flow's cost is that of its runs: how many there are, is for its `every` to say.
@@ -20,7 +20,7 @@ from databus.bench.processes import CpuMeter, fresh_servers, path_servers
 from databus.bench.results import Result
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.demo.airflow_api import AirflowApi
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

@@ -1,4 +1,4 @@
-"""How long a loop of Airflow's scheduler takes on a database with a month of runs, a run a minute, and after retention.
+"""Benchmark of Airflow's scheduler loop on a database with a month of runs, a run a minute, and after retention.
 
 Scheduler, database, migrations and `airflow db clean` are the real ones. Runs of the past are copies of one that this
 scheduler has made and ended; tasks are over as soon as they are begun (`metadata_executor`), so that what is measured

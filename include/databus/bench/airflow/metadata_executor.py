@@ -60,7 +60,7 @@ class InstantExecutor(BaseExecutor):  # type: ignore[misc]
             InstantExecutor.ended += 1
 
     def end(self) -> None:
-        """Nothing is left to end."""
+        """Do nothing: no process is left to end."""
 
     def terminate(self) -> None:
-        """Nothing is left to end."""
+        """Do nothing: no process is left to end."""

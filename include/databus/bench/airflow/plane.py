@@ -22,7 +22,7 @@ from databus.bench.results import Bar, Result
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.batch import ReconciliationError
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.demo.airflow_api import AirflowApi
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.connections import airflow_connections, postgres_url

@@ -1,4 +1,4 @@
-"""How fast binary JSON becomes text: small documents per CPU-second, and the time of a large one by its size.
+"""Benchmark of binary JSON to text: small documents per CPU-second, and the time of a large one by its size.
 
 `python -m databus.bench.decoding.json_documents` prints the figures; `measure()` returns them.
 """

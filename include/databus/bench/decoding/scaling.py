@@ -1,4 +1,4 @@
-"""How decoding scales with Spark's cores: the same segments read by `local[1]` and `local[2]` into the noop sink."""
+"""Benchmark of decoding over Spark's cores: the same segments read by `local[1]` and `local[2]` into the noop sink."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from databus.binlog.server.log_walk import LogWalk
 from databus.core.connections import Connection
 from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import BinlogOffset
-from databus.runtime.spark.packed_splits import pack, unpack
+from databus.runtime.spark.data_source import pack, unpack
 from databus.sources.mysql.segments.address import SegmentAddress
 from databus.sources.mysql.segments.split import SegmentSplit
 

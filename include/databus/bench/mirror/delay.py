@@ -21,7 +21,7 @@ from databus.bench.options import MirrorDelayOptions
 from databus.bench.processes import CpuMeter, fresh_servers
 from databus.bench.results import Result
 from databus.bench.turns import SideRun
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import Sandbox
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "spark")

@@ -18,8 +18,8 @@ from databus.bench.processes import fresh_servers
 from databus.bench.results import Bar, Result
 from databus.connections.environment import EnvironmentConnections
 from databus.core.batches.report import BatchReport
+from databus.core.errors.config import SandboxError
 from databus.core.errors.root import DatabusError
-from databus.core.errors.sandbox import SandboxError
 from databus.core.settings import Settings
 from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
@@ -33,7 +33,7 @@ _OF_EACH_CLUSTER = (
 
 @dataclass(frozen=True)
 class MirrorMaker:
-    """How one MirrorMaker 2 is started.
+    """MirrorMaker 2 process and its settings.
 
     Attributes:
         name: of the run; part of both aliases, so that a new one begins at the source's start, in topics of its own.

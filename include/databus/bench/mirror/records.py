@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 
 KEY_BYTES = 16
 _BASE_MS = 1_700_000_000_000
@@ -24,7 +24,7 @@ _STEP_S = 0.02
 
 @dataclass(frozen=True)
 class Digest:
-    """What the records of a topic are, by partition.
+    """Digest of a topic's records, by partition.
 
     Attributes:
         counts: records.

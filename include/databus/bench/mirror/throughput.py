@@ -1,4 +1,4 @@
-"""One Kafka to another: our mirror, exactly once, and MirrorMaker 2 with exactly once and without, in turns."""
+"""Benchmark of mirrors: ours, exactly once, and MirrorMaker 2 with exactly once and without, in turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WITHIN_S = 3600.0
 
 @dataclass(frozen=True)
 class MirrorRun:
-    """One run of a side.
+    """Run of one side.
 
     Attributes:
         movement: what was seen at the target.

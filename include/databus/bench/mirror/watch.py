@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 from databus.bench.decoding.peak_memory import peak_rss_mb
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.core.errors.source import SourceError
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
@@ -38,7 +38,7 @@ class TopicEnds:
 
 @dataclass(frozen=True)
 class Movement:
-    """What was seen of one run.
+    """Movement of records seen in one run.
 
     Attributes:
         records_per_second: from the first moment at which the warm-up was through until all was readable.

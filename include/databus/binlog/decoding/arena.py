@@ -1,4 +1,4 @@
-"""One block of memory for all Arrow buffers of a batch, laid out column by column."""
+"""Arena: one block of memory for all Arrow buffers of a batch, laid out column by column."""
 
 from __future__ import annotations
 

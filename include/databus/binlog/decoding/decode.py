@@ -60,7 +60,7 @@ class DecodedEvents:
 
     @property
     def mixed(self) -> bool:
-        """Whether batches of several tables, or statements, may come out: then they are not in log order."""
+        """Return whether batches of several tables, or statements, may come out: then they are not in log order."""
         slots = np.unique(self._walk.rows[:, w.R_SLOT])
         wanted = [
             s for s in slots.tolist() if s < 0 or self._tables(self._walk.slots[s].database, self._walk.slots[s].table)

@@ -149,7 +149,7 @@ class LogFile:
 
     @property
     def begins_file(self) -> bool:
-        """Whether nothing of the log file lies before it."""
+        """Return whether nothing of the log file lies before it."""
         return self.start == len(MAGIC) + self._description_bytes
 
     @property

@@ -138,7 +138,7 @@ class LogFiles:
 
 
 def _goes_on(former: LogFile, log: LogFile) -> bool:
-    """Whether a file begins where the one before it ended."""
+    """Return whether a file begins where the one before it ended."""
     if log.file == former.file:
         return log.start == former.position
     (name, _, number), (former_name, _, former_number) = log.file.rpartition("."), former.file.rpartition(".")

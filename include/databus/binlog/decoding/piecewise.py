@@ -118,7 +118,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
 
 
 class _SegmentState:
-    """What the pieces of one segment go on with."""
+    """State shared by the pieces of one segment."""
 
     def __init__(self) -> None:
         self.ordinals = _Ordinals()

@@ -1,4 +1,4 @@
-"""What decoding yields: batches of row changes of one table, table events, and the transactions both point to."""
+"""Batches that decoding yields: row changes of one table, table events, and the transactions both point to."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _LOG_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Where a buffer lies in the log.
+    """Log position of a buffer.
 
     Attributes:
         file: log file.

@@ -1,4 +1,4 @@
-"""How a column's value lies in a row image; the numbers by which the kernels dispatch."""
+"""Kinds of column values in a row image: the numbers by which the kernels dispatch."""
 
 RAW1, RAW2, INT3, UINT3, RAW4, RAW8 = range(1, 7)
 """Little-endian numbers copied as they are (integers, FLOAT, DOUBLE), and 3-byte integers."""

@@ -1,4 +1,4 @@
-"""Where the values of one row image lie, for what is done row by row outside kernels."""
+"""Positions of the values in one row image, for what is done row by row outside kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables of a log are captured."""
+"""Capture of tables: which tables of a log are decoded."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class ExpansionFault:
 
 
 class CompressedEvent(NamedTuple):
-    """One compressed event whose frame has been read.
+    """Compressed event whose frame has been read.
 
     Attributes:
         kind: its type byte.

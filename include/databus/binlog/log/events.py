@@ -209,13 +209,13 @@ def parse_header(data: bytes | memoryview, offset: int = 0) -> EventHeader:
 
 
 def is_ignorable(header: EventHeader) -> bool:
-    """Whether an event of a type that is not known here may be passed over, as the server's own replicas do."""
+    """Return whether an event of a type that is not known here may be passed over, as the server's own replicas do."""
     return bool(header.flags & FLAG_IGNORABLE) and header.event_type not in _KNOWN_TYPES
 
 
 @dataclass(frozen=True)
 class FormatDescription:
-    """What a FORMAT_DESCRIPTION event says about the events after it.
+    """Format description: what a FORMAT_DESCRIPTION event says about the events after it.
 
     Attributes:
         server_version: e.g. "8.0.31" or "10.11.19-MariaDB-log".

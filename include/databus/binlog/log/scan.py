@@ -23,7 +23,7 @@ from databus.binlog.log.walker import Walker
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What a stretch of events holds.
+    """Scan result of a run of events.
 
     Attributes:
         consumed_bytes: offset after the last whole event.

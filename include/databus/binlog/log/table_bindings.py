@@ -1,4 +1,4 @@
-"""Which table a table id stands for, along one log file: what the walk's kernel looks up, and what TABLE_MAP says."""
+"""Table ids and the tables they stand for, along one log file: the walk's kernel looks them up, TABLE_MAP sets them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Period:
 
 @dataclass(frozen=True)
 class TableMap:
-    """One table as rows events refer to it.
+    """Table map: one table as rows events refer to it.
 
     Attributes:
         table_id: number by which rows events named the table where it was first met; the server gives new ones freely.

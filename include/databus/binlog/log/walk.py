@@ -91,7 +91,7 @@ class RowsByStatement:
 
 @dataclass
 class Walk:
-    """What one call of `Walker.walk` found.
+    """Walk result of one call of `Walker.walk`.
 
     Attributes:
         consumed_bytes: offset after the last whole event.

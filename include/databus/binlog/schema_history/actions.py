@@ -1,4 +1,4 @@
-"""What a definition statement is about: which tables it makes, drops, renames or alters."""
+"""Definition statements: which tables each makes, drops, renames or alters."""
 
 from __future__ import annotations
 

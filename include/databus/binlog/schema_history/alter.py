@@ -31,7 +31,7 @@ _NO_EFFECT = {
 
 @dataclass
 class _AlteredTable:
-    """What the parts of one ALTER TABLE ask for, before any of it is done."""
+    """Changes that one ALTER TABLE asks for, before any of it is done."""
 
     dropped: set[str] = field(default_factory=set)
     replaced: dict[str, ReadColumn] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class MismatchError(ValueError):
 
 
 def lacks(table: TableMap, flavor: str) -> bool:
-    """Whether a TABLE_MAP leaves open what decoding must know.
+    """Return whether a TABLE_MAP leaves open what decoding must know.
 
     Names, character sets and ENUM and SET members are missing below binlog_row_metadata=FULL. MariaDB never says which
     fixed binary columns are UUID, INET4 or INET6, and which tables are system-versioned.
@@ -100,7 +100,7 @@ def attach(table: TableMap, definition: TableDefinition) -> TableMap:
 
 
 def fits(column: Column, declared: ColumnDefinition) -> bool:
-    """Whether a logged column can be a declared one: type, sizes, sign, character set, NULL."""
+    """Return whether a logged column can be a declared one: type, sizes, sign, character set, NULL."""
     if declared.nullable is not None and declared.nullable != column.nullable:
         return False
     if column.charset is not None and declared.charset and not _same_charset(column, declared.charset):
@@ -217,7 +217,7 @@ def _fixed_binary(column: Column) -> bool:
 
 
 def _may_be_versioned(table: TableMap) -> bool:
-    """Whether two columns could be MariaDB's ROW START and ROW END: TIMESTAMP(6) NOT NULL.
+    """Return whether two columns could be MariaDB's ROW START and ROW END: TIMESTAMP(6) NOT NULL.
 
     Tables versioned by transaction number are logged by statement, which is refused.
     """

@@ -64,7 +64,7 @@ class DeclaredType:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """One column as it was declared.
+    """Column definition as it was declared.
 
     Attributes:
         name: column name.

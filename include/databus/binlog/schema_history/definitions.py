@@ -1,4 +1,4 @@
-"""Where a walk over the log gets what TABLE_MAP events leave open; and the definitions that a plan pinned."""
+"""Table definitions for a walk over the log where TABLE_MAP events leave gaps, and those that a plan pinned."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RecordingDefinitions(Definitions, Protocol):
 
     @property
     def recorded(self) -> tuple[PinnedDefinition, ...]:
-        """What was used so far, in the order in which it was asked for."""
+        """Definitions used so far, in the order in which they were asked for."""
         ...
 
 
@@ -82,7 +82,7 @@ class KeptDefinitions:
         return known.complete(table, flavor, file, pos)
 
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
-        """Nothing to learn: a transaction that can be prepared defines no tables."""
+        """Learn nothing: a transaction that can be prepared defines no tables."""
 
 
 class NoDefinitions:
@@ -112,7 +112,7 @@ class NoDefinitions:
         )
 
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
-        """Nothing to learn."""
+        """Learn nothing from a statement."""
 
 
 class PinnedDefinitions:
@@ -140,4 +140,4 @@ class PinnedDefinitions:
             ) from None
 
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
-        """Nothing to learn: the plan has been through these statements."""
+        """Learn nothing: the plan has been through these statements."""

@@ -20,7 +20,7 @@ KEPT_ENTRIES = 1000
 
 @dataclass(frozen=True)
 class Entry:
-    """What holds for a table from a place on, until its next entry.
+    """History entry: a table's definition from a place on, until its next entry.
 
     Attributes:
         place: the end of the statement that made it so, or where the history begins.
@@ -60,7 +60,7 @@ class SchemaHistory:
 
     @property
     def seed_place(self) -> LogPosition:
-        """Where it begins."""
+        """Seed place: where the history begins."""
         return LogPosition(self.seed.file_number, self.seed.pos)
 
     def at(self, name: TableName, place: LogPosition) -> Entry | None:

@@ -1,4 +1,4 @@
-"""What a definition statement makes of the tables it touches; what cannot be told exactly becomes unknown."""
+"""Interpretation of definition statements: what each makes of its tables; what is not exact becomes unknown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ State = Callable[[TableName], Entry | None]
 
 @dataclass(frozen=True)
 class _Statement:
-    """What a statement's effects are entered into.
+    """State of a statement whose effects are being entered.
 
     Attributes:
         new: takes the new entries.
@@ -120,7 +120,7 @@ def _main_table(action: Action | None) -> TableName:
 
 
 def _is_absent(state: State, name: TableName) -> bool:
-    """Whether there is no such table: it was dropped, or its database was seen without it."""
+    """Return whether there is no such table: it was dropped, or its database was seen without it."""
     found = state(name)
     if found is not None:
         return found.definition is None and not found.unknown

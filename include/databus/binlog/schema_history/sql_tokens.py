@@ -102,7 +102,7 @@ class TokenReader:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """Return whether nothing is left."""
         return self.at >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> SqlToken:

@@ -1,4 +1,4 @@
-"""Where a flow's schema history lasts: beside the segments, out of reach of what cleans those up.
+"""Schema history store of a flow: beside the segments, out of reach of what cleans those up.
 
 Layout: `<root>/.schema_history/<flow>/<server>/history.json`, written when a definition changed, and `covered.json`,
 which says how far the log has been followed since and is written with each range. Of who reads beside the flow (a piece

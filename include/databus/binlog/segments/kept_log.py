@@ -29,7 +29,7 @@ class KeptLog:
 
     @property
     def end(self) -> BinlogOffset:
-        """Where what is kept ends."""
+        """End of the kept log."""
         return self.chain[-1].end
 
     def reaches(self, end: BinlogOffset) -> bool:
@@ -56,7 +56,7 @@ class KeptLog:
             pos = segment.end_pos
 
     def close(self) -> None:
-        """Nothing stays open between batches."""
+        """Close nothing: no connection stays open between batches."""
 
     def __enter__(self) -> KeptLog:
         return self

@@ -48,7 +48,7 @@ _ORPHAN_AGE_S = 3600.0
 
 @dataclass(frozen=True)
 class KeptSegment:
-    """One kept segment.
+    """Kept segment of the log.
 
     Attributes:
         flavor: "mysql" or "mariadb".
@@ -87,7 +87,7 @@ class KeptSegment:
 
     @property
     def begins_file(self) -> bool:
-        """Whether nothing of its log file lies before it."""
+        """Return whether nothing of its log file lies before it."""
         return self.start_pos == _MAGIC_BYTES + self.header_bytes
 
     @property
@@ -97,13 +97,13 @@ class KeptSegment:
 
     @property
     def start(self) -> BinlogOffset:
-        """Where it starts; the file's beginning when nothing lies before it."""
+        """Start of the segment; the file's beginning when nothing lies before it."""
         pos = _MAGIC_BYTES if self.begins_file else self.start_pos
         return BinlogOffset(self.file, pos, self.gtids_before, self.flavor, self.server)
 
     @property
     def end(self) -> BinlogOffset:
-        """Where it ends."""
+        """End of the segment."""
         return BinlogOffset(self.file, self.end_pos, self.gtids_after, self.flavor, self.server)
 
     def covers(self, other: KeptSegment) -> bool:

@@ -20,7 +20,7 @@ from databus.core.tables.unlogged import UnloggedChange
 
 @dataclass(frozen=True)
 class RangeBounds:
-    """Where a range ends: at the first transaction boundary that satisfies one of these.
+    """Range bounds: a range ends at the first transaction boundary that satisfies one of these.
 
     Attributes:
         max_rows: row changes of captured tables; None for no bound.

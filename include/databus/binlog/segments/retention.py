@@ -1,4 +1,4 @@
-"""How long segments are kept after their range was committed: a limit by age, by size, or both."""
+"""Retention of segments after their range was committed: a limit by age, by size, or both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ A = TypeVar("A", bound=_SegmentAge)
 
 @dataclass(frozen=True)
 class KeepLimit:
-    """What may be kept; nothing when neither limit is given.
+    """Retention limit; nothing is kept when neither bound is given.
 
     Attributes:
         max_age_s: seconds since a segment was written; None for no bound.
@@ -64,7 +64,7 @@ class KeepLimit:
         return cls(found.get("max_age_s"), None if size is None else int(size))
 
     def __bool__(self) -> bool:
-        """Whether anything is kept at all."""
+        """Return whether anything is kept at all."""
         return self.max_age_s is not None or self.max_bytes is not None
 
     def surplus(self, kept: Iterable[A], now: float) -> Sequence[A]:

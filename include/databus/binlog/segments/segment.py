@@ -38,7 +38,7 @@ TARGET_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Segment:
-    """One segment file.
+    """Segment file.
 
     Attributes:
         name: file name inside the range's folder.
@@ -115,7 +115,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class RangeIndex:
-    """What a staged range holds.
+    """Index of a staged range.
 
     Attributes:
         range: (start, end]; the end carries the GTIDs executed there.

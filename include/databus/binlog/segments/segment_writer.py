@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class SegmentWriter:
-    """One segment file while it is written."""
+    """Writer of one segment file."""
 
     def __init__(self, folder: Path, file: FileStart, start_pos: int, gtids: str):
         self._log, self._start_pos, self._gtids = file, start_pos, gtids
@@ -53,7 +53,7 @@ class SegmentWriter:
 
     @property
     def ended(self) -> bool:
-        """Whether a transaction ended in it."""
+        """Return whether a transaction ended in it."""
         return bool(self._stamps)
 
     @property

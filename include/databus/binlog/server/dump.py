@@ -59,7 +59,7 @@ _FIRST_RANDOM_SERVER_ID = 1 << 30
 
 @dataclass(frozen=True)
 class DumpRequest:
-    """Where a dump starts and how it ends.
+    """Dump request: where a dump starts and how it ends.
 
     Attributes:
         file: log file; "" when `gtids` decides.
@@ -102,12 +102,12 @@ class Events:
 
     @property
     def arrived(self) -> bool:
-        """Whether the server has just sent any of it."""
+        """Return whether the server has just sent any of it."""
         return self.end > 0 and not self.waited and not self.repeated
 
 
 class Dump:
-    """One running dump. Closing it also ends the server's dump thread."""
+    """Binlog dump that is running. Closing it also ends the server's dump thread."""
 
     def __init__(self, connection: Connection, request: DumpRequest, spool: Path | None = None):
         """Connect and ask for the dump.

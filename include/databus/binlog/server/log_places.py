@@ -98,5 +98,5 @@ def _first_missing(
 
 
 def _fits(name: bytes, file: str) -> bool:
-    """Whether a name in a ROTATE event is this file's, which a checksum may follow."""
+    """Return whether a name in a ROTATE event is this file's, which a checksum may follow."""
     return len(name) - len(file.encode()) in (0, CHECKSUM_BYTES)

@@ -79,7 +79,7 @@ class WalkedStatements:
             yield from hiding_captured(statements, self._capture, self._exists)
 
     def _concerns(self, logged: LoggedStatement) -> bool:
-        """Whether a statement is delivered to the flow."""
+        """Return whether a statement is delivered to the flow."""
         return bool(subjects_of(self._capture, logged))
 
 

@@ -63,7 +63,7 @@ _SECURE_TRANSPORT_REQUIRED = 3159
 
 
 class ServerConnection:
-    """One connection to a server: queries, and the raw socket for a dump.
+    """Server connection: queries, and the raw socket for a dump.
 
     Errors of the server come out as the package's own; the password appears in none of them.
     """

@@ -100,7 +100,7 @@ _CHARACTER = {
 
 @dataclass(frozen=True)
 class Charset:
-    """How the bytes of one character set become text.
+    """Character set: how its bytes become text.
 
     Attributes:
         name: the server's name for it.
@@ -115,12 +115,12 @@ class Charset:
 
     @property
     def binary(self) -> bool:
-        """Whether these are bytes, not text."""
+        """Return whether these are bytes, not text."""
         return self.name == "binary"
 
     @property
     def utf8(self) -> bool:
-        """Whether stored bytes are UTF-8 as they stand."""
+        """Return whether stored bytes are UTF-8 as they stand."""
         return self.name in ("utf8mb4", "utf8mb3", "ascii")
 
     def decode(self, data: bytes) -> str:

@@ -97,7 +97,7 @@ _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 
 @dataclass(frozen=True)
 class Column:
-    """One column as a TABLE_MAP event describes it.
+    """Column as a TABLE_MAP event describes it.
 
     Attributes:
         name: column name; "" when the log does not carry names.
@@ -127,12 +127,12 @@ class Column:
 
     @property
     def kind(self) -> int:
-        """How the kernels read the value (a number of `kernels.kinds`)."""
+        """Kernel kind of the value (a number of `kernels.kinds`)."""
         return _kind(self)
 
     @property
     def text(self) -> bool:
-        """Whether a value of variable length is text rather than bytes."""
+        """Return whether a value of variable length is text rather than bytes."""
         return self.type in CHARACTER | COMPRESSED and self.charset is not None and not self.charset.binary
 
     @property

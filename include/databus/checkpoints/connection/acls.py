@@ -1,4 +1,4 @@
-"""Who may touch the znodes: each should belong to the login of the connection alone."""
+"""Znode ACLs: each node should belong to the login of the connection alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ZooKeeper connection says: addresses, timeouts, login, TLS."""
+"""ZooKeeper connection options: addresses, timeouts, login, TLS."""
 
 from __future__ import annotations
 

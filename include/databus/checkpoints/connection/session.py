@@ -1,4 +1,4 @@
-"""One ZooKeeper session: lazily opened, with reads that survive a reconnect and writes that never repeat themselves."""
+"""ZooKeeper session: lazily opened, with reads that survive a reconnect and writes that never repeat themselves."""
 
 from __future__ import annotations
 
@@ -198,12 +198,12 @@ class ZooKeeperSession:
 
     @property
     def losses(self) -> int:
-        """How often the connection was lost or closed: watches left before that do not count any more."""
+        """Count of lost or closed connections: watches left before the last of them do not count any more."""
         return self._losses
 
     @property
     def online(self) -> bool:
-        """Whether it is connected now, as far as is known here; does not connect."""
+        """Return whether it is connected now, as far as is known here; does not connect."""
         return self._online.is_set()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ ANY_VERSION = -1
 
 
 class OperationKind(enum.Enum):
-    """What an operation does."""
+    """Operation kind of a multi."""
 
     CHECK = "check"
     CREATE = "create"
@@ -24,7 +24,7 @@ class OperationKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a multi.
+    """Operation of a multi.
 
     Attributes:
         kind: what it does.

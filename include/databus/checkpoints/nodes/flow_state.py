@@ -1,4 +1,4 @@
-"""What stands in ZooKeeper for one flow, as read at once."""
+"""State of one flow in ZooKeeper, as read at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FlowState:
 
     @property
     def torn(self) -> bool:
-        """Whether outputs and checkpoint were read as of two commits, or one of the two is not what was stored."""
+        """Return whether outputs and checkpoint were read as of two commits, or one of them is not what was stored."""
         try:
             return bool(self._named) and self._named != digest(self._outputs)
         except CheckpointFormatError:

@@ -1,4 +1,4 @@
-"""What a holder asks before each batch and what hardly ever comes: read once, and again when ZooKeeper says so.
+"""Cached "node is absent", invalidated by a ZooKeeper watch (pause flag, waiting successor).
 
 ZooKeeper tells a client of a change before it answers any later request of that client, and a client whose connection
 is lost is told so: until then what was read stands (Programmer's Guide, "ZooKeeper Watches").
@@ -12,7 +12,7 @@ from databus.checkpoints.connection.session import ZooKeeperSession
 
 
 class _AwaitedWatch(ABC):
-    """Something that is not there, and may come. Safe for several threads."""
+    """Awaited znode that is not there, and may come. Safe for several threads."""
 
     def __init__(self, session: ZooKeeperSession, path: str):
         self._session, self._path = session, path

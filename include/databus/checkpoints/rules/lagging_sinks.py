@@ -1,4 +1,4 @@
-"""When a sink may leave its flow and when it may join it again, and what both then stand at. Pure functions."""
+"""Rules for lagging sinks: when one may leave its flow and join again, and what both then stand at. Pure functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_detached(flow: str, sink: str, wanted: Checkpoint, stored: Checkpoint)
 
 @dataclass(frozen=True)
 class Joining:
-    """Who lets a sink join its flow again, and when."""
+    """Join of a lagging sink: who lets it join its flow again, and when."""
 
     epoch: Epoch
     who: str

@@ -1,4 +1,4 @@
-"""Which plan may follow a checkpoint, and which checkpoint a plan. Pure functions."""
+"""Plan rules: which plan may follow a checkpoint, and which checkpoint a plan. Pure functions."""
 
 from __future__ import annotations
 

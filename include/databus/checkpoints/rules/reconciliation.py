@@ -25,7 +25,7 @@ _CAUTION = 0.8
 
 @dataclass(frozen=True)
 class Step:
-    """One atomic write.
+    """Reconciliation step: one atomic write.
 
     Attributes:
         operations: of the multi.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -10,8 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from databus.cli.terminal.output import stdout_for_data
-from databus.cli.terminal.renamed import old_verb
+from databus.cli.terminal.output import ERR, stdout_for_data
 
 
 class LazyCommands(TyperGroup):
@@ -69,3 +70,24 @@ def _prepared(command: Any) -> Any:
     elif command.callback is not None:
         command.callback = stdout_for_data()(command.callback)
     return command
+
+
+def tell_renamed(old: str, new: str) -> None:
+    """Name on stderr the verb that replaces an old one."""
+    ERR.print(
+        f"`databus {old}` is now `databus {new}`; the old name goes with the next version.",
+        style="yellow",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def old_verb(old: str, new: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as its old verb runs it."""
+
+    @functools.wraps(command)
+    def called(*args: object, **given: object) -> None:
+        tell_renamed(old, new)
+        command(*args, **given)
+
+    return called

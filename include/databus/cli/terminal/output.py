@@ -19,7 +19,7 @@ from databus.cli.terminal.cells import advised, longest, printed, printed_lines,
 
 
 class Format(enum.StrEnum):
-    """How data is printed."""
+    """Output format of data."""
 
     TABLE = "table"
     JSON = "json"

@@ -1,1 +1,1 @@
-"""Alerts of a flow: what is told, what was told, and the status that they judge."""
+"""Alerts of a flow: messages, states, and the flow status that rules judge."""

@@ -1,4 +1,4 @@
-"""Alerts: what an operator is told about a flow, and who tells it."""
+"""Alerts of a flow: messages to operators, and their channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALERT = Form(
 
 
 class AlertKind(enum.StrEnum):
-    """What an alert is about; each has a page of the same name under docs/runbooks."""
+    """Alert kind; each has a page of the same name under docs/runbooks."""
 
     LAG = "lag"
     GAP = "gap"
@@ -38,7 +38,7 @@ class AlertKind(enum.StrEnum):
 
 
 class AlertEvent(enum.StrEnum):
-    """What happened to an alert."""
+    """Alert transition."""
 
     RAISED = "raised"
     REMINDER = "reminder"
@@ -46,7 +46,7 @@ class AlertEvent(enum.StrEnum):
 
 
 class Severity(enum.StrEnum):
-    """How bad it is: CRITICAL may lose data or stops the flow, WARNING may wait for the morning."""
+    """Alert severity: CRITICAL may lose data or stops the flow, WARNING may wait for the morning."""
 
     WARNING = "warning"
     CRITICAL = "critical"
@@ -62,7 +62,7 @@ SEVERITIES: Mapping[AlertKind, Severity] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """One message to an operator.
+    """Alert message to an operator.
 
     Attributes:
         installation: the installation's name.
@@ -98,7 +98,7 @@ class Alert:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Severity of the alert."""
         return SEVERITIES[self.kind]
 
     @property

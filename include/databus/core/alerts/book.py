@@ -1,4 +1,4 @@
-"""What was told of an alert and what is still owed, as it is kept for all who evaluate rules."""
+"""Alert book: alert states and pending notifications, as kept for all who evaluate rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PendingNotification:
 
 @dataclass(frozen=True)
 class AlertState:
-    """What is remembered of one alert of a flow.
+    """Alert state of one alert of a flow.
 
     Attributes:
         raised: whether it is on.
@@ -65,7 +65,7 @@ class AlertState:
 
     @property
     def settled(self) -> bool:
-        """Whether it is over and all have been told."""
+        """Return whether it is over and all have been told."""
         return not (self.raised or self.owed or self.over_since)
 
     def given(self, alert: Alert, channel: str) -> AlertState:

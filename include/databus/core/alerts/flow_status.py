@@ -1,4 +1,4 @@
-"""What is known of a flow at one moment, from outside any run: the figures that alerts judge and metrics show."""
+"""Flow status at one moment, from outside any run: the figures that alerts judge and metrics show."""
 
 from __future__ import annotations
 

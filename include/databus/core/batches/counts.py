@@ -1,4 +1,4 @@
-"""Where the rows of a batch ended, by table."""
+"""Row counts of a batch by outcome and table."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TableCounts:
 
     @property
     def reconciled(self) -> bool:
-        """Whether every row read is accounted for."""
+        """Return whether every row read is accounted for."""
         return self.read == self.filtered + self.quarantined + self.dispatched
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the writers of a sink confirm, and the rows they hold back."""
+"""Receipts of a sink's writers, and the rows they reject."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RejectedRow:
 
 @dataclass(frozen=True)
 class WriteReceipt:
-    """What one writer (slot) of a sink confirms.
+    """Write receipt of one writer (slot) of a sink.
 
     Attributes:
         sink: sink name.

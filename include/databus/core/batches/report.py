@@ -1,4 +1,4 @@
-"""What happened in a batch: results of checks, and the report of a committed one."""
+"""Batch report: results of checks, and the report of a committed batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ was lost, gives numbers again."""
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check found in one batch.
+    """Check result of one batch.
 
     Attributes:
         check: name with its arguments, e.g. "not_null(order_id)".
@@ -45,7 +45,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one committed batch did.
+    """Batch report of one committed batch.
 
     Attributes:
         plan: the plan.

@@ -1,6 +1,13 @@
 """Errors of this package: one tree, a module by who raises."""
 
-from databus.core.errors.batch import QualityGateError, ReconciliationError, TransformError
+from databus.core.errors.batch import (
+    AlertingError,
+    QualityGateError,
+    ReconciliationError,
+    RecordingError,
+    ReplaysRefusedError,
+    TransformError,
+)
 from databus.core.errors.checkpoint import (
     BackfillIncompleteError,
     BackfillOpenError,
@@ -22,11 +29,11 @@ from databus.core.errors.config import (
     ConnectionMissingError,
     PlaceError,
     RunConfError,
+    SandboxError,
+    ServerUnknownError,
     UnknownKindError,
 )
-from databus.core.errors.records import AlertingError, RecordingError, ReplaysRefusedError
 from databus.core.errors.root import DatabusError
-from databus.core.errors.sandbox import SandboxError, ServerUnknownError
 from databus.core.errors.sink import (
     MarkerDivergedError,
     MarkersAheadError,

@@ -1,4 +1,4 @@
-"""Errors of flows, connections, settings and ranges asked for."""
+"""Errors of a flow's definition and settings, and of the sandbox."""
 
 from __future__ import annotations
 
@@ -50,3 +50,15 @@ class ConnectionMissingError(ConfigError):
     """A conn_id that no connection source knows."""
 
     code = "connection_missing"
+
+
+class SandboxError(DatabusError):
+    """An embedded server could not be installed, started or stopped."""
+
+    code = "sandbox_error"
+
+
+class ServerUnknownError(ConfigError):
+    """The sandbox has no server of that name."""
+
+    code = "sandbox_server_unknown"

@@ -91,7 +91,7 @@ class BinlogOffset:
 
     @property
     def knows_gtids(self) -> bool:
-        """Whether `gtids` tells what was executed: an empty one does so only where the log itself begins."""
+        """Return whether `gtids` tells what was executed: an empty one does so only where the log itself begins."""
         return bool(self.gtids) or (self.file_number == 1 and self.pos < _LOG_HEADER_BYTES.get(self.flavor, 0))
 
     def to_json(self) -> dict[str, Any]:

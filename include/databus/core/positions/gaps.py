@@ -25,7 +25,7 @@ OPEN, SKIPPED = "open", "skipped"
 
 @dataclass(frozen=True)
 class Gap:
-    """One range known missing, with its cause and what was decided about it.
+    """Gap: a range known to be missing, with its cause and what was decided about it.
 
     Attributes:
         number: position among the flow's gaps, from 1.
@@ -51,7 +51,7 @@ class Gap:
 
     @property
     def of_sink(self) -> bool:
-        """Whether one sink alone gave it up, while it was behind: the flow moved it."""
+        """Return whether one sink alone gave it up, while it was behind: the flow moved it."""
         return self.cause.startswith(_OF_SINK)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How far a flow is behind its source."""
+"""Lag of a flow behind its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Lag:
 
     @property
     def caught_up(self) -> bool:
-        """Whether nothing is left to read."""
+        """Return whether nothing is left to read."""
         return self.bytes == 0
 
 
@@ -51,7 +51,7 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class Headroom:
-    """How far a flow's place is from the part of the log that the source's server deletes.
+    """Retention headroom: distance of a flow's place to the part of the log that the source's server deletes.
 
     Attributes:
         seconds: until the server may delete the file that the flow stands in; counted from now while the server still

@@ -24,7 +24,7 @@ GROUP = "databus.offsets"
 KINDS = {
     "binlog": "databus.core.positions.binlog_offset:BinlogOffset",
     "kafka": "databus.core.positions.kafka_offsets:KafkaOffsets",
-    "sequence": "databus.core.positions.sequence_offset:SequenceOffset",
+    "sequence": "databus.core.positions.offset:SequenceOffset",
 }
 """Kind → "module:Class" of what is in this package."""
 

@@ -72,7 +72,7 @@ class OffsetSpan:
 
 @dataclass(frozen=True)
 class MappedRange:
-    """What one batch moved of one partition.
+    """Offset map entry: what one batch moved of one partition.
 
     Attributes:
         number: number of the batch's entry in the flow's history.

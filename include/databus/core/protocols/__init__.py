@@ -1,7 +1,5 @@
 """Protocols of the path: what its parts promise each other. Each method states its guarantee."""
 
-from databus.core.protocols.changes import Changes
-from databus.core.protocols.clock import Clock
 from databus.core.protocols.direct_sink import DirectEncoder, DirectSink, RelayEncoder
 from databus.core.protocols.optional_sink import FollowingSink, PinningSink
 from databus.core.protocols.optional_source import (
@@ -13,10 +11,10 @@ from databus.core.protocols.optional_source import (
     StreamingSource,
     Turns,
 )
-from databus.core.protocols.recorder import Recorder
+from databus.core.protocols.recorder import Clock, Recorder
 from databus.core.protocols.sink import FencedPlan, Sink, SlotWriter
 from databus.core.protocols.source import Source
-from databus.core.protocols.splits import DirectSplit, RelaySplit, Split
+from databus.core.protocols.splits import Changes, DirectSplit, RelaySplit, Split
 from databus.core.protocols.staging import NeededSegments, StagedPlans, StagingSource
 
 __all__ = [

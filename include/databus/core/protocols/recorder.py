@@ -1,8 +1,9 @@
-"""Recorder: stores reports, ledger pages and quarantined rows."""
+"""Recorder and clock: what a window asks beside sources and sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from databus.core.batches.receipts import RejectedRow
@@ -68,4 +69,12 @@ class Recorder(Protocol):
         Raises:
             RecordingError: they could not be read.
         """
+        ...
+
+
+class Clock(Protocol):
+    """Clock; tests bring their own."""
+
+    def now(self) -> datetime:
+        """Return the time, aware UTC."""
         ...

@@ -1,4 +1,4 @@
-"""Splits: pieces of a planned range, one Spark task each."""
+"""Splits and rows on their way: pieces of a range, and the rows of a batch in transforms and checks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Changes(Protocol):
+    """Rows on their way through transforms and checks: a DataFrame plus a typed view of each table's columns."""
+
+    @property
+    def rows(self) -> Any:
+        """The DataFrame with the columns of `ROW_COLUMNS`, `route`, and whatever the path added."""
+        ...
 
 
 class Split(Protocol):

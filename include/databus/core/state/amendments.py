@@ -98,7 +98,7 @@ class AcceptedOutputs:
 
 @dataclass(frozen=True)
 class SinkEffect:
-    """What a move of the checkpoint does to one sink.
+    """Effect of a move of the checkpoint on one sink.
 
     Attributes:
         sink: sink name.

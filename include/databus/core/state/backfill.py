@@ -31,7 +31,7 @@ PLANNING = "backfill"
 
 
 class Mode(enum.StrEnum):
-    """What a backfill moves, and where to."""
+    """Backfill mode: what it moves, and where to."""
 
     MISSING = "missing"
     """What neither the flow's ledger nor that of another such backfill shows as moved, to the live outputs."""
@@ -64,7 +64,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Aim:
-    """What decides the outputs of a backfill, beside its range.
+    """Backfill aim: what decides its outputs, beside its range.
 
     Attributes:
         mode: what is moved.
@@ -186,7 +186,7 @@ def _called(offset: Offset) -> str | list[list[Any]] | dict[str, Any]:
 
 @dataclass(frozen=True)
 class LogMoment:
-    """Where a moment lies in a source's log.
+    """Log moment: where a point in time lies in a source's log.
 
     Attributes:
         offset: the place before the first change that committed at or after it; the head where there is none.

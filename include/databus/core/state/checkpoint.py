@@ -114,7 +114,7 @@ class Checkpoint:
 
     @property
     def outputs(self) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]:
-        """All that is known of outputs: ids and names."""
+        """Known outputs: ids and names."""
         return self.output_ids, self.output_names
 
     def outputs_json(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -215,7 +215,7 @@ class ReplacedOutputs:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One commit or amendment in a flow's history.
+    """History entry of a flow: one commit or amendment.
 
     Attributes:
         number: position in the history, from 1.

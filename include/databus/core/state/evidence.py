@@ -13,7 +13,7 @@ from databus.core.state.plan import Plan
 
 @dataclass(frozen=True)
 class AcceptedOutput:
-    """That an output was accepted as another than the one that was written to.
+    """Accepted output: a person took another one for the one that was written to.
 
     Attributes:
         at: when, aware UTC.
@@ -29,7 +29,7 @@ class AcceptedOutput:
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What checkpoint and history say of one sink.
+    """Sink evidence expected by checkpoint and history.
 
     Attributes:
         flow: flow name.
@@ -52,7 +52,7 @@ class CommittedState:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a look at one place showed.
+    """Evidence found at one place.
 
     Attributes:
         subject: the place, e.g. "sink kafka".

@@ -21,7 +21,7 @@ _FIRST = ("start", "adopt")
 
 
 class SpanState(enum.StrEnum):
-    """What became of the log bytes of a span; exactly one holds for each byte.
+    """Ledger state of a span of the log; exactly one holds for each byte.
 
     A batch's bytes are told as one, for the log is not counted row by row; `LedgerSpan.tables` tells its rows
     apart. Bytes of XA transactions that are prepared and not resolved are PENDING, wherever they lie
@@ -72,7 +72,7 @@ class LedgerSpan:
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One thing that does not add up.
+    """Ledger discrepancy.
 
     Attributes:
         subject: what was looked at, e.g. "history", "sink kafka" or "pages".

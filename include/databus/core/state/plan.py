@@ -33,7 +33,7 @@ class LostRange:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """What a source proposes to read next.
+    """Source plan: what a source proposes to read next.
 
     Attributes:
         range: (start, end], ending on a transaction boundary.
@@ -92,13 +92,13 @@ class SourcePlan:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing in the range concerns the flow."""
+        """Return whether nothing in the range concerns the flow."""
         return self.rows == 0 and self.statements == 0
 
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """What a sink pins before a batch is written.
+    """Sink plan: what a sink pins before a batch is written.
 
     Attributes:
         slots: number of writers; a slot is written by one writer at a time.
@@ -177,7 +177,7 @@ class SinkPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides the output of one batch; written to ZooKeeper before anything is read.
+    """Plan of a batch: all that decides its output; written to ZooKeeper before anything is read.
 
     Attributes:
         installation: name of the installation, part of every marker's key.

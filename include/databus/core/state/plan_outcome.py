@@ -1,4 +1,4 @@
-"""What became of a plan: all that its commit writes."""
+"""Outcome of a batch: everything its commit writes."""
 
 from __future__ import annotations
 

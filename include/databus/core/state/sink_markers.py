@@ -1,4 +1,4 @@
-"""What a sink's markers say of a flow, and the register by which holders tell who goes on while ZooKeeper is away."""
+"""Sink markers of a flow, and the register by which holders announce plans while ZooKeeper is away."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SlotMark:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a flow's register holds: who claimed it last, and the last plan that was announced there.
+    """Register entry of a flow: the last holder that claimed it, and the last plan that was announced there.
 
     Attributes:
         epoch: epoch of the latest claim.
@@ -51,7 +51,7 @@ class Announcement:
 
 
 class ClaimRegister(Protocol):
-    """One value of a flow that is compared and set in a sink's own transactions; stands in for ZooKeeper's epoch."""
+    """Register of one value that is compared and set in a sink's own transactions; stands in for ZooKeeper's epoch."""
 
     def take(self, epoch: Epoch, *, force: bool = False) -> Announcement | None:
         """Put this epoch there, keeping what was announced; from then on older holders cannot announce.
@@ -89,7 +89,7 @@ class MarkedSink(Protocol):
 
     @property
     def marked(self) -> bool:
-        """Whether it does; a sink that writes at least once may not."""
+        """Return whether it does; a sink that writes at least once may not."""
         ...
 
     def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:

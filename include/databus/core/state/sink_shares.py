@@ -1,4 +1,4 @@
-"""What each sink of a flow took and refused, by the receipts in its history: a row counts at every sink it went to."""
+"""Sink shares: what each sink took and refused, by receipts in its history: a row counts at every sink it went to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from databus.core.state.checkpoint import HistoryEntry
 
 @dataclass(frozen=True)
 class _Batch:
-    """What sinks made of the rows between two places."""
+    """Batch totals of sinks between two places."""
 
     start: Offset
     end: Offset

@@ -1,4 +1,4 @@
-"""Which columns of a table a flow's outputs are made of, and by what steps: known when a batch is planned."""
+"""Column lineage of a flow's outputs and its steps: known when a batch is planned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ColumnStep:
-    """What was done to a value, or why it decided which rows are there.
+    """Column step: what was done to a value, or why it decided which rows are there.
 
     Attributes:
         label: in words, e.g. "mask email".
@@ -37,7 +37,7 @@ class FieldLineage:
 
 @dataclass(frozen=True)
 class TableLineage:
-    """What one table gives one output of a sink.
+    """Table lineage: what one table gives one output of a sink.
 
     Attributes:
         table: `database.table`.

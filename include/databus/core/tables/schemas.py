@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column of a captured table.
+    """Column schema of a captured table.
 
     Attributes:
         name: column name.

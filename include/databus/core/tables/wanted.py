@@ -1,4 +1,4 @@
-"""What a flow asks of the tables of its source, and what the source's server says of them now."""
+"""Wanted tables of a flow, and what the source's server says of them now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ColumnsWanted:
 
 @dataclass(frozen=True)
 class TablesNow:
-    """What a source's server says now of the tables that a flow captures.
+    """Tables as the source's server defines them now, of those that a flow captures.
 
     Attributes:
         place: the server, for messages.

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors.records import AlertingError
+from databus.core.errors.batch import AlertingError
 
 if TYPE_CHECKING:
     import smtplib

@@ -1,4 +1,4 @@
-"""One alert's life: raised once when its rule is violated, recovered once when it clearly is not any more. Pure."""
+"""Alert hysteresis: raised once when its rule is violated, recovered once when it clearly is not any more. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_LOOK = timedelta(minutes=5)
 
 
 class RuleVerdict(enum.Enum):
-    """What a rule says of a figure."""
+    """Rule verdict on a figure."""
 
     OVER = "over"
     BETWEEN = "between"
@@ -27,7 +27,7 @@ class RuleVerdict(enum.Enum):
 
 @dataclass(frozen=True)
 class NotificationTiming:
-    """How soon and how often an alert is told.
+    """Notification intervals: how soon and how often an alert is sent.
 
     Attributes:
         hold_s: a violation is told after it has held for so many seconds.

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 
 from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import ConnectionSource
+from databus.core.errors.batch import AlertingError
 from databus.core.errors.config import ConfigError
-from databus.core.errors.records import AlertingError
 from databus.observe.alerts.shapes import text
 
 

@@ -1,4 +1,4 @@
-"""Tell each alert once: the transition and what is owed to channels are one write, the sending comes after it.
+"""Alert outbox: the transition and pending notifications are one write, sending follows, so each is sent once.
 
 Whoever wins that write is the teller for a while, by the book's clock: those of machines differ. A teller that dies
 leaves what is owed behind, and the next evaluation takes it up: then a channel may get an alert twice (with the same
@@ -17,7 +17,7 @@ from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.alerts.book import AlertBook, AlertState, PendingNotification, StoredAlertState
 from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.settings import Settings
 from databus.core.times import SteadyClock
 from databus.observe.alerts.hysteresis import LONGEST_LOOK, NotificationTiming, RuleVerdict, step

@@ -86,7 +86,7 @@ def rules_of(flow: Flow) -> AlertWhen:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a rule says of a flow.
+    """Observation of a flow by a rule.
 
     Attributes:
         kind: what it looked at.

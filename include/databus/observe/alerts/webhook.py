@@ -11,8 +11,8 @@ from pydantic import Field
 
 from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
+from databus.core.errors.batch import AlertingError
 from databus.core.errors.config import ConfigError
-from databus.core.errors.records import AlertingError
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.observe.alerts.shapes import pagerduty, slack, teams
 

@@ -1,4 +1,4 @@
-"""What is missing of a range: what neither the live flow nor another backfill has moved, by their ledgers."""
+"""Missing parts of a range: what neither the live flow nor another backfill has moved, by their ledgers."""
 
 from __future__ import annotations
 

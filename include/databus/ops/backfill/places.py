@@ -1,4 +1,4 @@
-"""Whether a backfill can be moved from the log that is read now: after a failover it is another server's."""
+"""Backfill places: refused where the log that is read now, after a failover, is another server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which range of a source's log a backfill means: moments and places become offsets, and what cannot be is named."""
+"""Backfill range: moments and places become offsets, and what cannot be is named."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class BackfillRequest:
 
 @dataclass(frozen=True)
 class BackfillRun:
-    """How a backfill is run.
+    """Backfill run settings.
 
     Attributes:
         spark: opens the Spark session once there is something to move.

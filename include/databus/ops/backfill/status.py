@@ -1,4 +1,4 @@
-"""What has become of a backfill, by its own ledger: what Airflow says of its runs decides nothing."""
+"""Backfill status by its own ledger: what Airflow says of its runs decides nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from databus.runtime.context import Services
 
 @dataclass(frozen=True)
 class PieceState:
-    """What a piece's ledger shows.
+    """Piece state by its ledger.
 
     Attributes:
         name: name of its checkpoint.
@@ -50,7 +50,7 @@ class PieceState:
 
     @property
     def done(self) -> bool:
-        """Whether its ledger covers its range from end to end, nothing is in flight, and all adds up."""
+        """Return whether its ledger covers its range from end to end, nothing is in flight, and all adds up."""
         reached = self.stands is not None and self.stands.compare(self.range.end) is Ordering.EQUAL
         return reached and not (self.in_flight or self.behind or self.problems)
 
@@ -86,7 +86,7 @@ class BackfillState:
 
     @property
     def done(self) -> bool:
-        """Whether each piece is; true when nothing was missing."""
+        """Return whether each piece is; true when nothing was missing."""
         return all(piece.done for piece in self.pieces)
 
     @property

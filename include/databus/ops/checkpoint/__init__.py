@@ -1,1 +1,1 @@
-"""Use cases of checkpoints: show, preview, amend, adopt, accept, give a sink up."""
+"""Checkpoint use cases: show, preview, amend, adopt, accept, skip a lagging sink."""

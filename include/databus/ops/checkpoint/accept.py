@@ -95,7 +95,7 @@ def execute(flow: Flow, services: Services, said: Attribution, forget: Sequence[
 
 @dataclass(frozen=True)
 class _OutputsPlace:
-    """Where outputs are known: a store, or the view of a sink that is behind, and what it holds."""
+    """Output place: a store, or the view of a lagging sink, and the outputs it knows."""
 
     store: CheckpointStore
     checkpoint: Checkpoint

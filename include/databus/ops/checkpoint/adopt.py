@@ -26,7 +26,7 @@ from databus.runtime.zookeeper_loss.policy import marked_sinks, register_of, spo
 
 @dataclass(frozen=True)
 class Adoption:
-    """Where a flow, or a sink of it that is behind, would go on from.
+    """Adoption: where a flow, or a lagging sink of it, would resume.
 
     Attributes:
         flow: flow name.
@@ -50,12 +50,12 @@ class Adoption:
 
     @property
     def ahead(self) -> bool:
-        """Whether its markers are ahead of the checkpoint."""
+        """Return whether its markers are ahead of the checkpoint."""
         return self.before is None or self.before.batch < self.batch
 
     @property
     def needed(self) -> bool:
-        """Whether any sink is ahead of its checkpoint."""
+        """Return whether any sink is ahead of its checkpoint."""
         return self.ahead or any(adoption.ahead for adoption in self.behind.values())
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Attribution:
-    """Who changes a checkpoint, and why.
+    """Author of an amendment, and the reason.
 
     Attributes:
         who: user; in Airflow the one who is signed in.

@@ -1,4 +1,4 @@
-"""Giving up: a sink that is behind and cannot catch up goes forward by hand, and what it never got is named."""
+"""Skip of a lagging sink that cannot catch up: it moves forward by hand, and what it never got is named."""
 
 from __future__ import annotations
 

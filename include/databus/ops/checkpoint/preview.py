@@ -1,4 +1,4 @@
-"""What an amendment would do: looked at before it is done."""
+"""Amendment preview: its effect, looked at before it is done."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NEW_LOG = (
 
 @dataclass(frozen=True)
 class PassedHistory:
-    """What lies between two places, as far as the history tells.
+    """Passed range between two places, as far as the history tells.
 
     Attributes:
         batches: committed batches that lie in it, whole or in part.

@@ -17,7 +17,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class CheckpointView:
-    """What stands in the store for a flow.
+    """Checkpoint view of a flow, as stored.
 
     Attributes:
         flow: flow name.

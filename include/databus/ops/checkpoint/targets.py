@@ -1,4 +1,4 @@
-"""Where a person wants a checkpoint to be: a time, a GTID set, file:pos, an offset, batches back, a history entry."""
+"""Checkpoint targets: a time, a GTID set, file:pos, an offset, batches back, a history entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_HISTORY = 1_000_000
 
 @dataclass(frozen=True)
 class Target:
-    """Where to go; exactly one is given.
+    """Checkpoint target; exactly one field is given.
 
     Attributes:
         place: "earliest", "latest", an ISO 8601 time (UTC without a zone), "gtid:<set>", "FILE:POS", or an offset as

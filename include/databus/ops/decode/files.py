@@ -28,7 +28,7 @@ _NOT_IN_A_FILE = "event_id"
 
 @dataclass
 class DecodedFile:
-    """What was read of one file; grows while it is read.
+    """Decoded file; grows while it is read.
 
     Attributes:
         path: the file.
@@ -62,7 +62,7 @@ class DecodedFile:
 
 @dataclass
 class DecodedFiles:
-    """What was read of all files.
+    """Decoded files in total.
 
     Attributes:
         files: in the order given.
@@ -110,7 +110,7 @@ class DecodedFiles:
 
 
 class Output(Protocol):
-    """Where decoded rows go."""
+    """Row output of decoded files."""
 
     def write(self, item: TableBatch | TableEvent, transactions: Transactions) -> None:
         """Take a batch of changes, or a statement."""
@@ -128,11 +128,11 @@ class NoOutput:
         """Decode only."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing: no file is held."""
 
 
 class JsonLines:
-    """One line of JSON per row, in the form of `databus peek`, without the event id."""
+    """JSON lines output: a row per line, in the form of `databus peek`, without the event id."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target

@@ -9,7 +9,7 @@ from databus.core.flow import Flow
 
 @dataclass(frozen=True)
 class GraphNode:
-    """One step of a flow.
+    """Graph node: one step of a flow.
 
     Attributes:
         id: short id, unique in the graph.

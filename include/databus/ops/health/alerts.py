@@ -13,7 +13,7 @@ from databus.core.alerts.flow_status import FlowFigures
 from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.settings import Settings
 from databus.core.times import SystemClock
 from databus.observe.alerts.hysteresis import RuleVerdict
@@ -29,7 +29,7 @@ SEEN_FROM_OUTSIDE = frozenset({AlertKind.NO_RUN, AlertKind.UNREACHABLE, AlertKin
 
 @dataclass(frozen=True)
 class Teller:
-    """Where alerts are remembered and how channels are reached.
+    """Alert evaluation context: where alerts are remembered and how channels are reached.
 
     Attributes:
         book: remembers states.

@@ -1,4 +1,4 @@
-"""Where a flow stands and where its source's head is, cheaply: ZooKeeper and one look at the source, no records."""
+"""Source head and a flow's place, cheaply: ZooKeeper and one look at the source, no records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FlowPosition:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is something to move; a flow that never ran always has."""
+        """Return whether there is something to move; a flow that never ran always has."""
         if not self.committed:
             return True
         return self.lag_bytes != 0 if self.changed is None else self.changed

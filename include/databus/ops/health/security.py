@@ -1,4 +1,4 @@
-"""How a connection is secured, read off its settings: TLS, verification, login, who may read its key files."""
+"""Connection security, read off its settings: TLS, verification, login, who may read its key files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from databus.tls import file_problem, host_of, is_local
 
 @dataclass(frozen=True)
 class ConnectionSecurity:
-    """What the settings of a connection come to.
+    """Security of one connection.
 
     Attributes:
         hosts: where it leads.

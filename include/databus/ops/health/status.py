@@ -19,8 +19,8 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.gaps import OPEN
 from databus.core.positions.offsets import KafkaOffsets, Offset, Ordering
 from databus.core.positions.topics_read import TopicsRead
-from databus.core.protocols.clock import Clock
 from databus.core.protocols.optional_source import DefinedSource, PartitionedSource, SharedLogSource
+from databus.core.protocols.recorder import Clock
 from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint

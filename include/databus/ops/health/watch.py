@@ -21,7 +21,7 @@ from databus.core.errors.checkpoint import CheckpointError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Clock
 from databus.core.settings import Settings
 from databus.core.times import SystemClock
 from databus.observe.alerts.outbox import MemoryBook, Outbox, none_ended
@@ -41,7 +41,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Round:
-    """What one look at all flows found.
+    """Round of `databus watch`: one look at all flows.
 
     Attributes:
         number: counts from 1.

@@ -24,7 +24,7 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class LedgerState:
-    """All that is known of a flow's history at one moment.
+    """Ledger state of a flow: all that is known of its history at one moment.
 
     Attributes:
         flow: flow name.

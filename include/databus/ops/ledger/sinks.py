@@ -1,4 +1,4 @@
-"""What each sink shows for a flow's ledger, also one that is behind, or was: its own history is a chain of its own."""
+"""Sink evidence for a flow's ledger, lagging sinks included: each of those has a history of its own."""
 
 from __future__ import annotations
 

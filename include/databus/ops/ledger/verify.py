@@ -27,7 +27,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Verification:
-    """What verifying showed.
+    """Ledger verification result.
 
     Attributes:
         state: the ledger as it was read.

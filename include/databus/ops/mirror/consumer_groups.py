@@ -29,7 +29,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class GroupOffsetChange:
-    """One partition of a group that was set, or would be.
+    """Group offset of one partition that was set, or would be.
 
     Attributes:
         group: consumer group.

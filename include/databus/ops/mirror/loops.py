@@ -45,7 +45,7 @@ class MirrorLink:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with mirrors that go together.
+    """Mirror topology problem.
 
     Attributes:
         code: `mirror_loop` or `mirror_twice`.

@@ -1,4 +1,4 @@
-"""What a run of a mirror does beside moving records: topics followed, consumer groups carried over, heartbeats."""
+"""Mirror run tasks beside moving records: topics followed, consumer groups carried over, heartbeats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Each has a thread for every broker.
 
 @dataclass
 class Duty:
-    """Something that is done again and again.
+    """Periodic task of a mirror run.
 
     Attributes:
         what: in words, for the log.

@@ -1,4 +1,4 @@
-"""A bound on what a run moves in a second: it waits between batches, which hold no memory then."""
+"""Rate limit of a run: it waits between batches, which hold no memory then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SLICE_S = 0.5
 
 
 class BatchTraffic(Protocol):
-    """What a committed batch says."""
+    """Committed batch as the throttle sees it."""
 
     @property
     def bytes(self) -> int:
@@ -24,7 +24,7 @@ class BatchTraffic(Protocol):
 
 
 class Stoppable(Protocol):
-    """Something that can be waited for, as `Drain`."""
+    """Stoppable wait, as `Drain`."""
 
     def wait(self, seconds: float) -> bool:
         """Wait so long or until a stop is asked for; tell whether it was."""

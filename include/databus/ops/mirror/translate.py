@@ -1,4 +1,4 @@
-"""Where a reader of one side of a mirror goes on on the other, by the offset maps of both directions."""
+"""Translates consumer offsets from one side of a mirror to the other, by the offset maps of both directions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Translation:
-    """Where a reader of one side goes on on the other; misses nothing, and reads nothing again that is known as read.
+    """Translated offset of a reader: misses nothing, and reads nothing again that is known as read.
 
     Attributes:
         there: the mirror from its side to the other; None where there is none.

@@ -1,4 +1,4 @@
-"""What a replay made of each row that it took up."""
+"""Replay outcome of each row that it took up."""
 
 from __future__ import annotations
 

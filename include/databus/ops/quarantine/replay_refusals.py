@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from databus.core.batches.receipts import CHECK
+from databus.core.errors.batch import ReplaysRefusedError
 from databus.core.errors.checkpoint import CheckpointConflictError
-from databus.core.errors.records import ReplaysRefusedError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow

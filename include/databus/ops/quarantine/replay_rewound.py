@@ -1,4 +1,4 @@
-"""Held rows behind a rewind: the flow itself moves them again, and decides anew what becomes of each."""
+"""Held rows behind a rewind: the flow moves them again, and decides each anew."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from databus.runtime.context import Services
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What the audit of a run found.
+    """Audit result of a run.
 
     Attributes:
         summary: the run's sums.

@@ -19,7 +19,7 @@ from databus.runtime.transform import transform
 
 @dataclass(frozen=True)
 class DryRun:
-    """What the next batch would do.
+    """Dry run result: what the next batch would do.
 
     Attributes:
         flow: flow name.

@@ -1,4 +1,4 @@
-"""What a run committed, as its flow's history tells, beside what its reports tell: batch by batch, back to its first.
+"""Run history: what a run committed, as its flow's history and its reports tell: batch by batch, back to its first.
 
 ZooKeeper keeps the newest entries of a flow; a run that commits eight times a second has more of them after two
 minutes. What ZooKeeper has let go of stands in the ledger's pages, which are read a piece at a time.
@@ -31,7 +31,7 @@ _TOLD = 20
 
 @dataclass(frozen=True)
 class HistoryComparison:
-    """What comparing a run's reports with the history found.
+    """Comparison of a run's reports with the history.
 
     Attributes:
         batches: how many batches stand in both.

@@ -1,4 +1,4 @@
-"""What a run's page shows: inputs, outputs, counts, quality and lineage, from the records alone."""
+"""Run view for its page: inputs, outputs, counts, quality and lineage, from the records alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that a flow asks for and its tables lack, assumed for what comes after: no fault hides or makes another."""
+"""Assumed columns: those that a flow asks for and its tables lack, assumed so that no fault hides another."""
 
 from __future__ import annotations
 

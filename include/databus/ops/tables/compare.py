@@ -70,7 +70,7 @@ def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """What a comparison told.
+    """Comparison of a flow with its tables.
 
     Attributes:
         findings: what was found; none for a source that cannot tell.

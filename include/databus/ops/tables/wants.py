@@ -1,4 +1,4 @@
-"""What a flow asks of its source's tables: a set of wants, each of which was found there once or was not (ADR 50).
+"""Table wants of a flow: a set of wants, each of which was found there once or was not (ADR 50).
 
 A want keeps its name through upgrades: it is made of kinds, column names and table patterns alone.
 """

@@ -1,4 +1,4 @@
-"""Which recorded batches hold a place of the log, a GTID, or an offset of a topic."""
+"""Batch search: which recorded batches hold a place of the log, a GTID, or an offset of a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change and where it went, for people and for programs."""
+"""Journey of one change, for people and for programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Journey:
-    """One change, and where it went.
+    """Journey of one change: its place in the log, and where it went.
 
     Attributes:
         flow: flow name; of a record that no flow here wrote, the first mirror that moved it, "" for none.

@@ -1,4 +1,4 @@
-"""What the recorded batches of a mirror say of single records: which offset of one side became which of the other.
+"""Mirror offsets of single records: which offset of one side became which of the other, by the recorded batches.
 
 A batch's receipts hold its part of the offset map, run by run. So a look-up finds the few batches that hold a place, by
 their ranges, and needs neither ZooKeeper nor a row per record.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MirroredRecord:
-    """That a mirror moved a record.
+    """Mirror hop: a mirror moved a record.
 
     Attributes:
         offset: the record's, on the side that was asked for.
@@ -49,7 +49,7 @@ def is_mirror(flow: Flow) -> bool:
 
 
 class MirrorMoves:
-    """One mirror between two sites, as it is recorded.
+    """Mirror hops between two sites, as they are recorded.
 
     Args:
         flow: the mirror.

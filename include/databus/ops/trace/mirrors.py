@@ -31,7 +31,7 @@ Seen = Mapping[RecordPlace, Sighting | None]
 
 @dataclass
 class Way:
-    """Where a record went from its site.
+    """Route of a record from its site.
 
     Attributes:
         hops: through which mirrors, nearest first.
@@ -44,7 +44,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a record was written first.
+    """Origin of a record: where it was written first.
 
     Attributes:
         record: its place there.

@@ -1,4 +1,4 @@
-"""What a person may ask a trace for, recognised by its form."""
+"""Trace queries, recognised by their form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from databus.core.trace import TraceQueryError, of_event_id
 
 
 class Kind(enum.StrEnum):
-    """What a text names."""
+    """Query kind."""
 
     POSITION = "position"
     GTID = "gtid"
@@ -23,7 +23,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for.
+    """Trace query.
 
     Attributes:
         kind: what the text names.

@@ -1,4 +1,4 @@
-"""What the sinks of a flow show of a change; each is opened when it is asked first."""
+"""Sink tracing: what the sinks of a flow show of a change; each is opened when it is asked first."""
 
 from __future__ import annotations
 

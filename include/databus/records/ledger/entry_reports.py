@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import HistoryEntry

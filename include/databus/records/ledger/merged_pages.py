@@ -40,7 +40,7 @@ _FORWARD = {Ordering.EQUAL, Ordering.AFTER}
 
 @dataclass
 class Merge:
-    """What merging did, or would do.
+    """Merge result: what merging did, or would do.
 
     Attributes:
         gone: pages, and as many reports, of which another one tells from then on.

@@ -1,4 +1,4 @@
-"""How ledger pages stand in SQL: rows that are whole, and rows that are read from the whole one before them on."""
+"""Ledger page rows in SQL: rows that are whole, and rows stored as a difference to the whole one before them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from databus.records.ledger.stored_places import WHOLE_EVERY, Json, packed, unpa
 
 @dataclass(frozen=True)
 class Page:
-    """One page.
+    """Ledger page.
 
     Attributes:
         generation: raised each time the flow started from scratch.
@@ -81,7 +81,7 @@ def _read(generation: int, number: int, stored: Any, before: Json | None) -> tup
 
 @dataclass(frozen=True)
 class PageEnd:
-    """Where a page ends, for the one after it to be stored as a difference to.
+    """Page end, for the next page to be stored as a difference to.
 
     Attributes:
         number: number of the page.

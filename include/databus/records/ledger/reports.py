@@ -19,7 +19,7 @@ from databus.records.store import RecordStore
 
 @dataclass(frozen=True)
 class ReportFact:
-    """What a stored report says that its history entry says too.
+    """Report fact that the history entry states too.
 
     Attributes:
         batch: batch number.

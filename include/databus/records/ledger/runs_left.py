@@ -1,4 +1,4 @@
-"""Runs on which nothing would hang any more if batches were merged: what a rehearsal of merging counts."""
+"""Orphaned runs after a merge of batches: what a dry run of merging counts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Json = Mapping[str, Any]
 
 
 class PlacesError(ValueError):
-    """What is stored of a place differs from one that is not at hand."""
+    """Stored place that differs from one that is not at hand."""
 
 
 def many(place: Json | None) -> bool:

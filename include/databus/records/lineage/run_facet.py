@@ -10,7 +10,7 @@ from openlineage.client.facet_v2 import RunFacet
 
 @attr.define
 class DatabusRunFacet(RunFacet):
-    """Which batches a run moved, from where to where, and how many rows; custom facet `databus`."""
+    """Run facet `databus`: which batches a run moved, from where to where, and how many rows."""
 
     values: dict[str, Any] = attr.field(factory=dict)
 

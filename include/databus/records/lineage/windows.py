@@ -1,4 +1,4 @@
-"""Which windows have told of their start and their end, so that each is told once however often a task is tried.
+"""Lineage windows whose start and end were emitted, so that each is emitted once however often a task is retried.
 
 A row is written before an event leaves and marked after: a process killed in between leaves an event that is due, and
 whoever comes next sends it again, the same to the byte.

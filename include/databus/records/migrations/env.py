@@ -1,4 +1,4 @@
-"""What Alembic runs around the migrations: on the connection and in the transaction of `databus.records.schema`."""
+"""Alembic environment: migrations run on the connection and in the transaction of `databus.records.schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stored result of a run says, line by line: the flow's expectations, then each check and table."""
+"""Quality findings of a run's stored result, line by line: the flow's expectations, then each check and table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's rows say of a flow's expectations, in the form of Great Expectations' own results."""
+"""Expectation results of a run's rows, in the form of Great Expectations' own results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from databus.core.expectations import Expectation
 
 @dataclass(frozen=True)
 class ExpectationOutcome:
-    """One expectation over one run.
+    """Expectation result over one run.
 
     Attributes:
         expectation: the expectation.

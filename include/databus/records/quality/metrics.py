@@ -16,7 +16,7 @@ RECONCILIATION = "reconciliation"
 
 @dataclass(frozen=True)
 class Metric:
-    """One row of a run's metrics.
+    """Metric row of a run.
 
     Attributes:
         check: name with its arguments.

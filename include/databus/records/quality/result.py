@@ -1,4 +1,4 @@
-"""One Great Expectations result per run: a suite over the metrics that the run's batches stored.
+"""Quality result of a run: a Great Expectations suite over the metrics that the run's batches stored.
 
 Great Expectations reads the metrics through its SQL execution engine, from the records store itself: one row for each
 check and table of the run, one for each table's reconciliation. The data was looked at once, when it passed.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from databus.core.errors.records import RecordingError
+from databus.core.errors.batch import RecordingError
 from databus.records import tables as t
 from databus.records.batch_record import BatchRecord
 from databus.records.quality.data_docs import LISTED, DataDocs
@@ -31,7 +31,7 @@ _GX_SEVERITY = {"warn": "info", "quarantine": "warning", "fail": "critical"}
 
 @dataclass(frozen=True)
 class QualityResult:
-    """What Great Expectations found in a run.
+    """Quality result of a run by Great Expectations.
 
     Attributes:
         flow: flow name.

@@ -17,7 +17,7 @@ Rewrite = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a row as the transforms so far left it.
+    """Row field: one column as the transforms so far left it.
 
     Attributes:
         column: its present name and type.

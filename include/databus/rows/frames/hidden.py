@@ -47,7 +47,7 @@ class Hiding:
 
 @dataclass
 class Hidden:
-    """What the transforms of a flow looked for in the tables of a batch so as to hide it.
+    """Hidden columns that the transforms of a flow looked for in the tables of a batch.
 
     Attributes:
         missed: schema_id → column that was not found, in lower case → the transform and the name as it has it.

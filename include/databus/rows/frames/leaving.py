@@ -24,7 +24,7 @@ CROSSES = f"`op` = '{Op.UPDATE}' AND `before` IS NOT NULL AND `after` IS NOT NUL
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is asked of an update beside the condition itself, as Spark SQL over the row shape.
+    """Crossing of a filter: what is asked of an update beside the condition itself, as Spark SQL over the row shape.
 
     Attributes:
         was: the condition, with the columns of the before-image.

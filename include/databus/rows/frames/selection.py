@@ -1,4 +1,4 @@
-"""Which tables a transform or check looks at, and which of their columns."""
+"""Table selection of a transform or check, and their columns."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _ALL_HISTORY = 1_000_000
 
 @dataclass(frozen=True)
 class HeldByFlow:
-    """What checks held back in the flow's own batches, for a sink that is behind.
+    """Held rows of the flow's own batches, for a lagging sink: what checks held back.
 
     No sink got such a row, and a replay sends it to all of them. The sink leaves it out on its way, even if the check
     has been mended since: else it got the row twice.

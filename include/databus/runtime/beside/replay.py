@@ -35,7 +35,7 @@ ROWS_GONE = "quarantine_rows_gone"
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """What a replay found and did.
+    """Replay result.
 
     Attributes:
         state: event id → where the row ends under the flow as it is now.

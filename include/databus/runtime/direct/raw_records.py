@@ -1,4 +1,4 @@
-"""Relay: records go from the source's client to the sink's as they are, each slot reading its own partitions alone.
+"""Raw records: from the source's client to the sink's as they are, each slot reading its own partitions alone.
 
 The direct lane reads everything in each slot's task and picks rows; a mirror's slot owns whole partitions, so that its
 task asks for nothing else. What shows that the slots together read the whole range is then not that all saw the same

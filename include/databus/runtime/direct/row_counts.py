@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Taker:
-    """What one sink takes.
+    """Rows that one sink takes, of a task.
 
     Attributes:
         routes: its fnmatch patterns.
@@ -44,7 +44,7 @@ class Taker:
 
 @dataclass
 class TaskCounts:
-    """What a task saw.
+    """Row counts that a task observed.
 
     Attributes:
         read: the aggregates of `counts.aggregates`, by their names.

@@ -1,4 +1,4 @@
-"""Live flows that share a machine take turns: no more of their batches are under way at once than it has cores.
+"""CPU turns of live flows on one machine: no more of their batches run at once than it has cores.
 
 Batches that all run at once slow each other down, and what a batch reads was cut before. One that waits for its turn
 first takes what has arrived meanwhile, and is then alone on its core (ADR 40). Only how soon a batch begins depends on

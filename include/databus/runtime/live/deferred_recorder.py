@@ -1,4 +1,4 @@
-"""Reports that are stored while the next batch is on its way: recording may lag, and makes no change less fresh."""
+"""Deferred recorder: reports are stored while the next batch runs, so that recording delays no change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOGETHER = 20
 
 
 class _Now(enum.Enum):
-    """What is put into the queue beside reports."""
+    """Queue entry beside reports."""
 
     STORE = enum.auto()
     END = enum.auto()

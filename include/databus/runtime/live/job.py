@@ -1,4 +1,4 @@
-"""The live job: one Spark job per window, whose task stays and writes each micro-batch when the run asks it to."""
+"""Live job: one Spark job per window, whose task stays and writes each micro-batch when the run asks it to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _END_WITHIN_S = 10.0
 
 
 class LiveJob:
-    """One job and the link to its task. Used by one thread, but for what `start` leaves to one of its own.
+    """Live job and the link to its task. Used by one thread, but for what `start` leaves to one of its own.
 
     Nothing rests on the job being alive: each call is a writer's protocol, which another attempt takes up.
     """

@@ -1,4 +1,4 @@
-"""The live lane: small batches at the head of the log go to a task that is already there (ADR 22).
+"""Live lane: small batches at the head of the log go to a task that is already running (ADR 22).
 
 Plan, writer, receipts, counts and commit are those of the bulk lane; only who runs the writer differs, so a batch that
 one lane began is finished by the other. A batch too large for it, or one that must go through Spark's rows, ends the

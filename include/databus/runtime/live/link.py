@@ -29,7 +29,7 @@ class LinkLostError(DatabusError):
 
 
 class LiveLink:
-    """One end of a link; used by one thread."""
+    """Link end; used by one thread."""
 
     def __init__(self, connection: socket.socket, key: bytes, *, driver: bool):
         """Take over a connected socket.

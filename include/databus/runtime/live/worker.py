@@ -1,4 +1,4 @@
-"""What the live job's Spark task does: it writes one micro-batch after the other, as the run asks it to over a link."""
+"""Live job's Spark task: it writes one micro-batch after the other, as the run asks it to over a link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class RunAddress:
-    """Where the run listens; picklable.
+    """Listening address of the run; picklable.
 
     Attributes:
         host: address that executors reach.

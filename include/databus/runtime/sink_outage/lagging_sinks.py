@@ -1,4 +1,4 @@
-"""Sinks that fell behind: they leave the flow when they are away for too long, catch up, and join it again (ADR 16)."""
+"""Lagging sinks: they detach from the flow when away for too long, catch up, and join it again (ADR 16)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from databus.core.batches.report import BatchReport
-from databus.core.errors.batch import QualityGateError, TransformError
+from databus.core.errors.batch import QualityGateError, RecordingError, TransformError
 from databus.core.errors.checkpoint import CheckpointUnavailableError, PlanChangedError
-from databus.core.errors.records import RecordingError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import SinkError, SinkFencedError
 from databus.core.errors.source import OffsetPurgedError, SourceError
@@ -57,7 +56,7 @@ class _Behind:
 
     @property
     def ready(self) -> bool:
-        """Whether a batch can be tried."""
+        """Return whether a batch can be tried."""
         return self.error is None and self.probe.reachable
 
 

@@ -1,4 +1,4 @@
-"""One set of Python workers for all the sessions of a Spark Connect server.
+"""Python workers of a Spark Connect server: one set for all of its sessions.
 
 A Connect session has Python workers of its own as long as `spark.sql.artifact.isolation.enabled` holds for it: some two
 CPU seconds and 300 MB for each flow that begins to move rows. `SparkConnectServer` turns the setting on whatever it was

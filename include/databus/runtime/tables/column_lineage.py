@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ColumnLineage:
-    """What the outputs of a flow are made of; remembered for the tables last seen, since batches repeat them."""
+    """Column lineage of a flow's outputs; cached for the tables last seen, since batches repeat them."""
 
     def __init__(self) -> None:
         self._flow: Flow | None = None

@@ -1,4 +1,4 @@
-"""What a flow remembers of the columns that its transforms hide: written down before rows of them are dispatched."""
+"""Hidden columns that a flow remembers: written down before rows of them are dispatched."""
 
 from __future__ import annotations
 

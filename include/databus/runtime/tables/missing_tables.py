@@ -54,7 +54,7 @@ def really_gone(flow: Flow, source: DefinedSource, standing: Offset, read: Topic
 
 
 class MissingTables:
-    """What a flow names and its source does not have; a source that cannot tell has all.
+    """Missing tables: named by a flow and not at its source; a source that cannot tell has all.
 
     A flow is not stopped by it: rows of before may lie in the log, and the batch that cannot treat its rows says so.
 

@@ -11,8 +11,8 @@ from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import KafkaOffsets, Offset
 from databus.core.positions.topics_read import TopicsRead, TopicsReadStore, life_of, place_of
-from databus.core.protocols.clock import Clock
 from databus.core.protocols.optional_source import RotatingSource
+from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ class ClosingOutcome:
 
 @dataclass(frozen=True)
 class ClosedForGood:
-    """What sinks hold of a plan that was closed for good.
+    """Sink states of a plan that was closed for good.
 
     Attributes:
         whole: sinks that hold all of it.

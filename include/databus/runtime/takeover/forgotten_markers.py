@@ -1,4 +1,4 @@
-"""Markers that a sink has forgotten for age, of a plan that is not the live flow's: those it was built on come back.
+"""Expired markers of a plan that is not the live flow's: those it was built on are written again.
 
 Nothing refreshes the markers of replays and backfills, which stand still for as long as nobody runs them.
 """

@@ -1,4 +1,4 @@
-"""What a new holder does before anything else: take over what was moved without ZooKeeper, compare with the sinks."""
+"""Takeover by a new holder, before anything else: adopt what was moved without ZooKeeper, compare with the sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease of a holder that may go on without ZooKeeper."""
+"""Detached lease of a holder that may run without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DetachingStore(Protocol):
 
     @property
     def detached(self) -> bool:
-        """Whether the holder goes on without ZooKeeper just now."""
+        """Return whether the holder goes on without ZooKeeper just now."""
         ...
 
     def successor_waiting(self, flow: str, lease: Lease) -> bool:

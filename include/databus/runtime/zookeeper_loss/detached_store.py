@@ -1,4 +1,4 @@
-"""Going on while ZooKeeper is away (`on_zookeeper_loss="continue"`, ADR 19).
+"""Detached checkpoint store while ZooKeeper is away (`on_zookeeper_loss="continue"`, ADR 19).
 
 A plan is written to the spool, then announced in the sinks' register, then dispatched; its outcome is written to the
 spool before the next plan. What stands in ZooKeeper is brought up to date in one step when it is back: by this holder
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Terms:
-    """How long a holder goes on without ZooKeeper.
+    """Terms of running without ZooKeeper: how long, how many batches.
 
     Attributes:
         max_seconds: no new batch is planned after this long.
@@ -95,7 +95,7 @@ class DetachableStore(AttachedOnlyStore):
 
     @property
     def detached(self) -> bool:
-        """Whether the holder goes on without the store just now."""
+        """Return whether the holder goes on without the store just now."""
         return self._absence is not None
 
     def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:

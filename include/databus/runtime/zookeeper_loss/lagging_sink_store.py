@@ -1,4 +1,4 @@
-"""A sink that is behind, of a holder that goes on without ZooKeeper: it stands still while ZooKeeper is away."""
+"""Lagging sink of a detached holder: it stands still while ZooKeeper is away."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.connections import databus_environment
 from databus.sandbox.process import Command, python_environment
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults, get_json
@@ -24,7 +24,7 @@ _COMPONENTS = ("metadatabase", *_BEATING)
 
 
 def unhealthy_components(health: dict[str, Any], since: datetime | None) -> list[str]:
-    """What is not well in an answer of `/api/v2/monitor/health`, or has not given a sign of life since `since`."""
+    """Return the components that are not well in an answer of `/api/v2/monitor/health`, or silent since `since`."""
     bad = []
     for part in _COMPONENTS:
         report = health.get(part) or {}

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
@@ -38,7 +38,7 @@ class Apicurio(ServerDefaults):
         context.data.mkdir(parents=True, exist_ok=True)
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         jar = next(context.installation.rglob("*-runner.jar"), None)
         if jar is None:
             raise SandboxError(f"{context.installation} holds no *-runner.jar", hint="Delete the folder and try again.")

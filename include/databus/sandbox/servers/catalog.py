@@ -1,10 +1,10 @@
-"""Every server of the sandbox, by name."""
+"""Server catalog of the sandbox, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from databus.core.errors.sandbox import ServerUnknownError
+from databus.core.errors.config import ServerUnknownError
 from databus.sandbox.servers.airflow import AIRFLOW
 from databus.sandbox.servers.apicurio import APICURIO
 from databus.sandbox.servers.debezium import DEBEZIUM

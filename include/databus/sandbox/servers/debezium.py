@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
@@ -23,7 +23,7 @@ _VERSIONED = re.compile(r"-\d[^/]*\.jar$")
 
 @dataclass(frozen=True)
 class Debezium(ServerDefaults):
-    """One standalone worker with the connectors for MySQL and MariaDB; connectors are made over its REST port."""
+    """Debezium worker, standalone, with the connectors for MySQL and MariaDB; they are made over its REST port."""
 
     def install(self, context: Context) -> Path:
         """The worker in `libs`, the connectors in `plugins`."""
@@ -91,7 +91,7 @@ class Debezium(ServerDefaults):
         }
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         logging = f"-Dlog4j2.configurationFile={context.folder / 'log4j2.properties'}"
         argv = (str(packages.require_java()), *CONNECT_JVM, logging, "-cp", f"{context.installation}/libs/*", _MAIN)
         properties = str(self._properties_file(context))

@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
 from databus.sandbox.process import Command
@@ -90,7 +90,7 @@ class Elasticsearch(ServerDefaults):
         copy_config("log4j2.properties", context.folder / "log4j2.properties")
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         options = (
             f"-Dlog4j2.configurationFile={context.folder / 'log4j2.properties'}",
             "-Djava.security.manager=allow",

@@ -1,4 +1,4 @@
-"""How the servers that run on Java are started."""
+"""Java servers' start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 
 _PACKAGE = "databus.sandbox"

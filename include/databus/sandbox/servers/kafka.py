@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.maven import Artifact, Download, libraries
 from databus.sandbox.process import Command
 from databus.sandbox.servers.java import copy_config, java_argv
@@ -112,7 +112,7 @@ class Kafka(ServerDefaults):
         }
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process per node, with the roles `broker-1`, `broker-2` and so on."""
+        """Return a command per node, with the roles `broker-1`, `broker-2` and so on."""
         heap = _HEAP if self.nodes == 1 else _HEAP_OF_MANY
         return tuple(
             Command(

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.os_user import own, server_user
 from databus.sandbox.process import Command
@@ -53,7 +53,7 @@ class MariaDb(SqlServer):
         building.rename(context.data)
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         return self.daemon(context, context.installation / "mariadbd")
 
     def _options(self, context: Context) -> dict[str, object]:

@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.cache import cache_root, cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
 from databus.sandbox.os_user import own, reachable_cache, server_user
@@ -80,7 +80,7 @@ class MySql(SqlServer):
         building.rename(context.data)
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         return self.daemon(context, self._program(context))
 
     def _options(self, context: Context) -> dict[str, object]:

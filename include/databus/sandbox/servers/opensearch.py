@@ -35,7 +35,7 @@ class OpenSearch(ServerDefaults):
         context.data.mkdir(parents=True, exist_ok=True)
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         argv = java_argv(
             "OpenSearchNode",
             f"{context.installation}/classes:{context.installation}/libs/*",

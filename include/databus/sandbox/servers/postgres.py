@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE
 from databus.sandbox.os_user import clear_foreign_data, own, reachable_folder, server_user
@@ -61,7 +61,7 @@ class Postgres(ServerDefaults):
         building.rename(context.data)
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process, which starts the others."""
+        """Return the command of the process that starts the others."""
         options = {
             "fsync": "off",
             "max_connections": "200",
@@ -91,7 +91,7 @@ class Postgres(ServerDefaults):
             raise NotHealthyError("SELECT 1 has another answer")
 
     def _socket_folder(self, context: Context) -> str:
-        """Where the unix socket goes; its path is limited to 107 bytes (unix(7)). Empty for none: clients use TCP."""
+        """Return the unix socket's folder; its path is limited to 107 bytes (unix(7)). Empty: clients use TCP."""
         folder = str(context.data.parent)
         return folder if len(f"{folder}/.s.PGSQL.{context.ports['sql']}.lock".encode()) <= _SOCKET_PATH_BYTES else ""
 

@@ -1,4 +1,4 @@
-"""What a kind of server has to offer, and what it is given."""
+"""Server protocol of the sandbox: what a kind of server has to offer, and what it is given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from databus.sandbox.versions import ServerVersions
 
 @dataclass(frozen=True)
 class Context:
-    """One server's place in one sandbox.
+    """Server context: its place in one sandbox.
 
     Attributes:
         name: name of the server.
@@ -72,7 +72,7 @@ class Server(Protocol):
 
     @property
     def after_others(self) -> bool:
-        """Whether it needs the addresses of the other servers, and so starts last and stops first."""
+        """Return whether it needs the addresses of the other servers, and so starts last and stops first."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class Server(Protocol):
         ...
 
     def data_folder(self, folder: Path) -> Path:
-        """Where its data goes when its own folder is `folder`."""
+        """Return the data folder of a server whose own folder is `folder`."""
         ...
 
     def install(self, context: Context) -> Path:

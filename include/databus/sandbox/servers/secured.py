@@ -34,7 +34,7 @@ def server_pair(context: Context) -> tuple[Authority, KeyPair]:
 
 @dataclass(frozen=True)
 class SecuredKafka(Kafka):
-    """One node: `client-1` speaks SASL_SSL, `mutual-1` SSL with client certificates."""
+    """Kafka node with TLS: `client-1` speaks SASL_SSL, `mutual-1` SSL with client certificates."""
 
     def properties(self, context: Context, node: int) -> dict[str, object]:
         """server.properties (Kafka documentation, "Security"); stores are PEM files (KIP-651)."""
@@ -79,7 +79,7 @@ class SecuredKafka(Kafka):
 
 
 class _TlsFolder(SqlServer):
-    """What both database servers do: keep a copy of the TLS files that the server's user can read."""
+    """TLS folder of both database servers: a copy of the TLS files that the server's user can read."""
 
     def make_folders(self, context: Context) -> None:
         """Make the folders, and copy the TLS files into one of them."""

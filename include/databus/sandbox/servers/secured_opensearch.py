@@ -15,7 +15,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.certificates import ACCOUNT, authority
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
@@ -91,7 +91,7 @@ class SecuredOpenSearch(OpenSearch):
         (security / "internal_users.yml").write_text(text, encoding="utf-8")
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process."""
+        """Return the command of its one process."""
         argv = java_argv(
             "SecuredOpenSearchNode",
             f"{context.installation}/classes:{context.installation}/libs/*",

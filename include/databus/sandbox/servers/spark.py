@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.process import Command, python_environment
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
@@ -33,7 +33,7 @@ def pyspark_home() -> Path:
 
 @dataclass(frozen=True)
 class SparkConnect(ServerDefaults):
-    """One driver that executes in threads of its own (`local[2]`), by default; any master by option."""
+    """Spark Connect driver that executes in threads of its own (`local[2]`), by default; any master by option."""
 
     def install(self, context: Context) -> Path:
         """The installed pyspark, checked against the version that the images use."""
@@ -71,11 +71,11 @@ class SparkConnect(ServerDefaults):
         } | context.options.spark_conf
 
     def master(self, context: Context) -> str:
-        """Where its tasks run."""
+        """Spark master: where its tasks run."""
         return context.options.spark_master
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process; its Python workers are children."""
+        """Return the command of its one process; its Python workers are children."""
         argv = [str(context.installation / "bin" / "spark-submit")]
         argv += ["--master", self.master(context), "--driver-memory", context.options.spark_driver_memory]
         argv += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]

@@ -21,7 +21,7 @@ class SparkCluster(SparkConnect):
     """
 
     def configuration(self, context: Context) -> dict[str, str]:
-        """One executor on each worker; a lost worker is noticed within seconds, as its connections close."""
+        """Return the configuration: an executor on each worker; a lost worker is noticed within seconds."""
         return {"spark.executor.memory": "512m", "spark.executor.cores": "1"} | super().configuration(context)
 
     def master(self, context: Context) -> str:

@@ -1,4 +1,4 @@
-"""What MySQL and MariaDB have in common: option files, a private run folder, health through the client protocol."""
+"""MySQL's and MariaDB's common base: option files, a private run folder, health through the client protocol."""
 
 from __future__ import annotations
 

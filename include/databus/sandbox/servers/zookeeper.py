@@ -93,7 +93,7 @@ class ZooKeeper(ServerDefaults):
         return {**single, "initLimit": 20, "syncLimit": 10, "standaloneEnabled": "false", **members}
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """One process, `server`, or one per member, with the roles `server-1`, `server-2` and so on."""
+        """Return the command of `server`, or one per member, with the roles `server-1`, `server-2` and so on."""
         options = (
             f"-Dlogback.configurationFile={context.folder / 'logback.xml'}",
             "-Dzookeeper.forceSync=no",
@@ -124,7 +124,7 @@ class ZooKeeper(ServerDefaults):
         return ",".join(f"{host}:{ports[self._client(node)]}" for node in self._members())
 
     def member_data(self, data: Path, node: int) -> Path:
-        """Where a member keeps its data below the server's data folder."""
+        """Return a member's data folder below the server's."""
         return data if self.nodes == 1 else data / f"member-{node}"
 
     def _members(self) -> range:

@@ -41,7 +41,7 @@ _NOT_THE_DOCUMENT = frozenset({"invalid_index_name_exception", "index_closed_exc
 
 
 class Outcome(enum.StrEnum):
-    """What became of one item."""
+    """Bulk item outcome."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -54,7 +54,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ItemResult:
-    """One item's end.
+    """Bulk item result.
 
     Attributes:
         write: the item.

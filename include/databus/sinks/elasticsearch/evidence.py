@@ -1,4 +1,4 @@
-"""What a search cluster shows for the ledger: its indices are there, filled, and hold nothing newer than is committed.
+"""Search evidence for the ledger: its indices are there, filled, and hold nothing newer than is committed.
 
 There are no markers: documents carry the log position of their row as version. Only the newest writes of an index are
 looked at, and deleted documents show no version: this finds an index that is gone, emptied or ahead, not a lost row.

@@ -21,7 +21,7 @@ PATHS = ",".join(f"*.mappings.properties.{name}" for name in (WRITERS, EMPTIED))
 
 @dataclass(frozen=True)
 class IndexTables:
-    """What an index says of tables.
+    """Table list of an index.
 
     Attributes:
         writers: tables that write to it.

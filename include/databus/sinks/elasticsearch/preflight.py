@@ -1,4 +1,4 @@
-"""What preflight looks at: version, rights, and the settings of indices that are there already."""
+"""Preflight of a search cluster: version, rights, and the settings of indices that are there already."""
 
 from __future__ import annotations
 

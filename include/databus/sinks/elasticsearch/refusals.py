@@ -29,7 +29,7 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Stopping:
-    """In which indices a refused row stops the batch.
+    """Stopping indices: where a refused row stops the batch.
 
     Attributes:
         first: indices of which this is the first batch.

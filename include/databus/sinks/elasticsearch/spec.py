@@ -28,7 +28,7 @@ FAST_BULK_BYTES = 20 << 20
 
 
 class Elasticsearch(SinkSpec):
-    """One document per row, kept by its primary key; works with OpenSearch 2 and Elasticsearch 8.
+    """Elasticsearch or OpenSearch sink: one document per row, kept by its primary key; OpenSearch 2, Elasticsearch 8.
 
     Each write carries an external version made of the row's place in the log, so replays and late writers change
     nothing: the newest row wins. Tables without a primary key are refused. Rows must carry full images

@@ -1,4 +1,4 @@
-"""What moving a flow's checkpoint does to its topics."""
+"""Amendment effect of moving a flow's checkpoint on its topics."""
 
 from __future__ import annotations
 

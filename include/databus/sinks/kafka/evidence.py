@@ -1,4 +1,4 @@
-"""What Kafka shows for the ledger: each slot's marker, and where each batch's records lie in the topics."""
+"""Kafka evidence for the ledger: each slot's marker, and where each batch's records lie in the topics."""
 
 from __future__ import annotations
 

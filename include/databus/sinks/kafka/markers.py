@@ -159,7 +159,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class MarkerKey:
-    """Where the markers of one sink of one flow lie; partition = slot.
+    """Marker key: where the markers of one sink of one flow lie; partition = slot.
 
     Attributes:
         installation: name of the installation.
@@ -232,7 +232,7 @@ class MarkerKey:
 
 @dataclass(frozen=True)
 class Resume:
-    """What is left to do for a slot.
+    """Resume decision for a slot.
 
     Attributes:
         finished: the whole batch is in the topics already.

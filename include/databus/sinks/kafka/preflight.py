@@ -1,4 +1,4 @@
-"""What is probed before the first batch: nothing is changed, topics are only validated."""
+"""Kafka preflight before the first batch: nothing is changed, topics are only validated."""
 
 from __future__ import annotations
 

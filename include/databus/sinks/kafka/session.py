@@ -70,7 +70,7 @@ _PRODUCER = {
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """What a slot's producer is opened with; a kept producer serves only equal settings.
+    """Producer settings of a slot; a cached producer serves only equal settings.
 
     Attributes:
         client: how to reach the cluster.
@@ -96,7 +96,7 @@ class ProducerSettings:
 
 
 class Producing(Protocol):
-    """What rows are produced with.
+    """Producer and what rows are produced with.
 
     Attributes:
         producer: the producer.
@@ -110,7 +110,7 @@ class Producing(Protocol):
 
 
 class Session:
-    """One slot's producer, initialised, with its marker reader. Used by one thread."""
+    """Producer session of one slot, initialised, with its marker reader. Used by one thread."""
 
     def __init__(self, key: MarkerKey, slot: int, settings: ProducerSettings):
         self.key = key

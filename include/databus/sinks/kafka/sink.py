@@ -56,7 +56,7 @@ class KafkaSink:
 
     @property
     def marked(self) -> bool:
-        """Whether it keeps markers: profile="exactly_once"."""
+        """Return whether it keeps markers: profile="exactly_once"."""
         return self.spec.profile == "exactly_once"
 
     def accepts(self) -> frozenset[str]:

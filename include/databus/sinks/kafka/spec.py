@@ -1,4 +1,4 @@
-"""What a flow says about its Kafka sink."""
+"""Kafka sink's spec, as a flow writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slot's writer counts: rows by table, records and offsets by partition, rows rejected for their size."""
+"""Tally of a slot's writer: rows by table, records and offsets by partition, rows rejected for their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record tells a trace: the change it carries, and a hash by which its copies on other clusters are known."""
+"""Traced record: the change it carries, and a hash by which its copies on other clusters are known."""
 
 from __future__ import annotations
 

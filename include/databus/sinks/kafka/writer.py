@@ -65,12 +65,12 @@ class KafkaSlotWriter:
 
     @cached_property
     def standing(self) -> PinnedTopics:
-        """What looks, before rows are produced and before each commit, whether the plan's topics are still there."""
+        """Topic identity check, before rows are produced and before each commit."""
         return PinnedTopics.of(self.plan, self.sink, self.settings.client)
 
     @property
     def key(self) -> MarkerKey:
-        """Where this sink's markers lie."""
+        """Marker key of this sink."""
         return MarkerKey(self.plan.installation, self.plan.flow, self.sink)
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
@@ -156,7 +156,7 @@ class KafkaSlotWriter:
 
     @property
     def _may_shrink(self) -> bool:
-        """Whether the source may lose records before a batch is tried again: by compaction and retention."""
+        """Return whether the source may lose records before a batch is tried again: by compaction and retention."""
         return isinstance(self.plan.range.end, KafkaOffsets)
 
     def _open(self, slot: int) -> tuple[Session, Resume]:

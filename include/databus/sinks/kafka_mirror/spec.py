@@ -1,4 +1,4 @@
-"""What a mirror says about the topics it writes."""
+"""Mirror topics spec: what a mirror says about the topics it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mirror's writer counts beside every Kafka writer: which source offset has become which target offset."""
+"""Tally of a mirror's writer, beside every Kafka writer's: which source offset has become which target offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mirror's target follows beside the records: partition counts, settings, access rules."""
+"""Topic sync of a mirror's target beside the records: partition counts, settings, access rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from databus.sinks.kafka_mirror.topic_settings import acls, changes, own
 
 @dataclass(frozen=True)
 class TargetChange:
-    """One thing that was changed on the target.
+    """Topic change on the target.
 
     Attributes:
         topic: topic of the target.
@@ -40,7 +40,7 @@ class TargetChange:
 
 
 class MirrorClusters:
-    """Both clusters of a mirror, through admin clients that are opened when first needed; used by one thread."""
+    """Topic sync between both clusters, through admin clients that are opened when first needed; used by one thread."""
 
     def __init__(self, spec: MirrorTopics, source: Connection, target: Connection):
         self._spec = spec

@@ -1,4 +1,4 @@
-"""What the logs hold between two offsets: a backfill's piece, or what a sink has still to catch up."""
+"""Bounded view of logs between two offsets: a backfill's piece, or what a lagging sink has still to read."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from databus.core import client_cache as kept
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
-from databus.kafka.source_errors import source_error
+from databus.kafka.cluster import source_error
 
 AT_ONCE = 10_000
 """Records handed on together at most."""
@@ -74,7 +74,7 @@ class _OpenConsumer:
 
 
 class Fetcher:
-    """One consumer that reads stretches one after the other; it joins no group and commits nothing.
+    """Consumer that reads ranges one after the other; it joins no group and commits nothing.
 
     In a process that keeps clients (see `databus.core.client_cache`) it is one that read before, and is kept again.
     """

@@ -1,4 +1,4 @@
-"""Where a Kafka source goes on: shares of a batch, gaps, and what to do about them. Pure: asks no server."""
+"""Kafka positions: shares of a batch, gaps, and what to do about them. Pure: asks no server."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, T
 from databus.core.times import credible
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
-from databus.kafka.source_errors import source_error
+from databus.kafka.cluster import source_error
 from databus.sources.kafka.fetch import FetchRange
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ _OF_MANY = {"fetch.message.max.bytes": 65_536}
 
 @dataclass(frozen=True)
 class Sample:
-    """What the edges show.
+    """Sample of records at the edges.
 
     Attributes:
         record_bytes: mean size of a record (key, value, headers, 12 bytes of its own).
@@ -73,7 +73,7 @@ class Sample:
 
 
 class Sampler:
-    """One consumer, opened when first needed and kept; used by one thread.
+    """Sampling consumer, opened when first needed and kept; used by one thread.
 
     Producers choose the times of records: one that cannot be (`core/stamps.py`) counts as none, the first is logged.
     """

@@ -33,7 +33,7 @@ NO_DECODERS: Decoders = {}
 
 @dataclass(frozen=True)
 class Record:
-    """One record as the client gives it; timestamp in ms since the epoch, -1 without."""
+    """Kafka record as the client gives it; timestamp in ms since the epoch, -1 without."""
 
     offset: int
     key: bytes | None

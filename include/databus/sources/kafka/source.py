@@ -231,10 +231,10 @@ class KafkaTopicsSource:
         ]
 
     def discard(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Discard nothing: no range is staged."""
 
     def release(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Release nothing: no range is staged."""
 
     def lag(self, committed: Offset) -> Lag:
         """Measure the distance to the ends, in bytes by the size of the records that are next."""

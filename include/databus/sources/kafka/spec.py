@@ -258,7 +258,7 @@ class KafkaTopics(SourceSpec):
 
     @property
     def tables_may_come_later(self) -> bool:
-        """Whether named topics that are not there yet are waited for."""
+        """Return whether named topics that are not there yet are waited for."""
         return self.on_missing_topic == "wait"
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:

@@ -1,4 +1,4 @@
-"""What one Spark task reads of a Kafka range: stretches of partitions, as rows."""
+"""Kafka split: what one Spark task reads of a range, partition by partition, as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What open transactions of others keep back: reading ends at the last stable offset, writing goes on behind it.
+"""Stable offsets: open transactions of others hold reading back at the last stable offset, while writing goes on.
 
 Where the transaction's owner is gone and the brokers lost its end, nothing more is ever read, and a lag of 0 would say
 that all is well.

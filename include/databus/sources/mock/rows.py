@@ -22,7 +22,7 @@ _WORDS = pa.array(["new", "paid", "packed", "shipped", "café", "returned", "a m
 
 @dataclass(frozen=True)
 class MockTable:
-    """One table of the mock source.
+    """Mock table.
 
     Attributes:
         schema: its columns; the first is the key.

@@ -141,10 +141,10 @@ class MockSource:
         return [MockSplit(options, int(a), int(b) - 1) for a, b in itertools.pairwise(bounds)]
 
     def discard(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Discard nothing: no range is staged."""
 
     def release(self, plan: SourcePlan) -> None:
-        """Nothing is staged."""
+        """Release nothing: no range is staged."""
 
     def lag(self, committed: Offset) -> Lag:
         """Measure by counting; a transaction counts as its rows times 100 bytes."""
@@ -159,7 +159,7 @@ class MockSource:
         """Return None: rows are made up at every read."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no connection is open."""
 
     def _describe(self, planned: OffsetRange) -> SourcePlan:
         first, last = _number(planned.start) + 1, _number(planned.end)

@@ -1,4 +1,4 @@
-"""Where a moment lies in a server's log by the running maximum of commit time, which never takes a change back."""
+"""Time boundaries of a server's log by the running maximum of commit time, which never takes a change back."""
 
 from __future__ import annotations
 

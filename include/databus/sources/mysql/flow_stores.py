@@ -1,4 +1,4 @@
-"""What a flow keeps of one server's log: segments of ranges, and what its tables were."""
+"""Flow stores of one server's log: segments of ranges, and the flow's table definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a server will still keep what a flow needs next.
+"""Retention headroom: how long a server will still keep what a flow needs next.
 
 Servers delete whole files: those last written longer ago than binlog_expire_logs_seconds (MySQL Reference Manual,
 "Binary Logging Options and Variables"; MariaDB: the same, or expire_logs_days), never the newest.

@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB server says about itself and its log: flavor, identity, log files, head, clock."""
+"""Server facts of MySQL or MariaDB and its log: flavor, identity, log files, head, clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACTS = ("version", "lower_case_table_names", *_IDENTITY)
 
 @dataclass(frozen=True)
 class ServerLogFile:
-    """One file of the server's log.
+    """Log file of the server.
 
     Attributes:
         name: file name.
@@ -72,7 +72,7 @@ class MysqlServer:
 
     @property
     def folds_names(self) -> bool:
-        """Whether names of databases and tables are lower case in row events, and as typed in statements."""
+        """Return whether names of databases and tables are lower case in row events, and as typed in statements."""
         self._fact("version")  # asks once
         return (self._facts or {}).get("lower_case_table_names", "0") != "0"
 

@@ -137,7 +137,7 @@ class MysqlBinlog(SourceSpec):
 
     @property
     def tables_may_come_later(self) -> bool:
-        """Whether tables that are not there yet are waited for."""
+        """Return whether tables that are not there yet are waited for."""
         return self.on_missing_table == "wait"
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:

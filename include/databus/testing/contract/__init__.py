@@ -13,9 +13,8 @@ except ModuleNotFoundError as missing:
 pytest.register_assert_rewrite(f"{__name__}.sink", f"{__name__}.source")
 
 from databus.testing.contract.simple_sink import SimpleSinkAdapter, opened  # noqa: E402 - asserts are rewritten first
-from databus.testing.contract.simple_source import SimpleSubject  # noqa: E402
 from databus.testing.contract.sink import ContractChange, SinkAdapter, SinkContract  # noqa: E402
-from databus.testing.contract.source import SourceContract, SourceUnderTest  # noqa: E402
+from databus.testing.contract.source import SimpleSubject, SourceContract, SourceUnderTest  # noqa: E402
 
 __all__ = [
     "ContractChange",

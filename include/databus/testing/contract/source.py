@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 from databus.core.batching import Batching
+from databus.core.connections import Connection
 from databus.core.errors.source import SourceSettingError
 from databus.core.events import Op
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.rows.variant import arrow_schema
+from databus.sources.simple import SimpleSource
+from databus.testing.contract.simple_sink import FixedConnections, context
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=2))
 IMPATIENT = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=0.3))
@@ -200,3 +203,33 @@ class SourceContract:
         assert {place(r) for r in rows if r["ts_ms"] >= earliest} <= {place(r) for r in later}
         assert all(r["ts_ms"] >= earliest for r in later)
         source.close()
+
+
+class SimpleSubject:
+    """A source whose log begins at `earliest` and holds 60 changes of two tables, or gets them.
+
+    Args:
+        spec: the source.
+        grow: adds at least 20 transactions with 60 changes of two tables; None where they are there.
+        connections: connections that the source names.
+    """
+
+    def __init__(
+        self, spec: SimpleSource, grow: Callable[[], None] | None = None, connections: Sequence[Connection] = ()
+    ):
+        self._spec, self._grow, self._connections = spec, grow, connections
+        self._begin = spec.earliest()
+
+    def open(self) -> Source:
+        """Open the source once more."""
+        return self._spec.open(FixedConnections(self._connections), context("contract"))
+
+    def grow(self) -> None:
+        """Add changes."""
+        if self._grow is not None:
+            self._grow()
+
+    @property
+    def begin(self) -> Offset:
+        """Offset before everything."""
+        return self._begin

@@ -1,4 +1,4 @@
-"""How servers compare identifiers: collation utf8mb3_general_ci, where é, E and e are one.
+"""Identifier comparison as servers do it: collation utf8mb3_general_ci, where é, E and e are one.
 
 Weights: WEIGHT_STRING of every character of the Basic Multilingual Plane, the same in MySQL 8.0.31 and MariaDB
 10.11.19.

@@ -27,7 +27,7 @@ class StatementValues:
 
     @property
     def waiting(self) -> bool:
-        """Whether a statement must come."""
+        """Return whether a statement must come."""
         return self._first is not None
 
     def take(self, kind: int, body: bytes) -> None:

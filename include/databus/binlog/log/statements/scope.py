@@ -1,4 +1,4 @@
-"""Which statements concern a flow: those on its tables and on their databases; never those on accounts."""
+"""Statement scope: those on a flow's tables and databases concern it, those on accounts never do."""
 
 from __future__ import annotations
 

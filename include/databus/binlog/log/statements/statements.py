@@ -18,7 +18,7 @@ from databus.binlog.values.charsets import charset_of
 
 
 class StatementKind(enum.Enum):
-    """What a statement means to a reader of the log."""
+    """Statement kinds, by their meaning to a reader of the log."""
 
     BEGIN = "begin"
     COMMIT = "commit"
@@ -140,7 +140,7 @@ def _analyzed(words: list[str]) -> str:
 
 
 def _rows_follow(sql: str, words: list[str]) -> bool:
-    """Whether MySQL (8.0.21 and later) wrote this for CREATE TABLE … SELECT, whose rows follow in its transaction."""
+    """Return whether MySQL (8.0.21+) wrote this for CREATE TABLE … SELECT, whose rows follow in its transaction."""
     if words[:2] != ["CREATE", "TABLE"] or not sql.rstrip().upper().endswith("TRANSACTION"):
         return False
     return [t.word for t in tokens_of(sql, len(sql))[-2:]] == ["START", "TRANSACTION"]  # not a comment that ends so

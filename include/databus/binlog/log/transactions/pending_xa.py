@@ -99,7 +99,7 @@ class PendingXa:
 
     @property
     def pending(self) -> tuple[PreparedTransaction, ...]:
-        """What is pending now, in log order."""
+        """Pending XA transactions, in log order."""
         return tuple(sorted(self._pending.values(), key=lambda p: (_number(p.file), p.start_pos)))
 
     def prepare(self, prepared: PreparedTransaction, staged: StagedPrepare) -> None:

@@ -34,7 +34,7 @@ _HEAD = struct.Struct("<BIII")
 
 @dataclass(frozen=True)
 class CommitPlace:
-    """Where an XA COMMIT stands: the place, name and time that the rows of its prepare take.
+    """Commit place of an XA transaction: the place, name and time that the rows of its prepare take.
 
     Attributes:
         file: log file.

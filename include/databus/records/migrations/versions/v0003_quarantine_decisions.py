@@ -1,4 +1,4 @@
-"""What people decided about rows held back.
+"""Quarantine decisions: what people decided about rows held back.
 
 Revision ID: 0003
 Revises: 0002

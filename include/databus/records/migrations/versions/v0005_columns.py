@@ -1,4 +1,4 @@
-"""What the outputs of a run are made of, column by column.
+"""Column lineage of a run's outputs.
 
 Revision ID: 0005
 Revises: 0004

@@ -1,4 +1,4 @@
-"""Whether topics are still those that a flow has written to: looked at before and while rows are written."""
+"""Topic identity check: whether topics are still those that a flow wrote to, before and while rows are written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _changed_for_sure(topics: Topics, known: KnownOutputs) -> Sequence[ChangedOu
 
 @dataclass(frozen=True)
 class PinnedTopics:
-    """What a writer, in whatever process it runs, looks at between its rows; picklable.
+    """Topic identity check of a writer between its rows, in whatever process it runs; picklable.
 
     Attributes:
         flow: flow name.

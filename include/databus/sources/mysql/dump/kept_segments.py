@@ -1,4 +1,4 @@
-"""The relay: what one flow dumped serves the server's other flows, and backfills past the server's own retention."""
+"""Relay of kept segments: one flow's dump serves the server's other flows, and backfills past its own retention."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SegmentRelay:
         self._values_pruned = -_VALUES_EVERY_S
 
     def shares(self, start: BinlogOffset) -> bool:
-        """Whether what is read from a place on is kept for others."""
+        """Return whether what is read from a place on is kept for others."""
         return self._on() and bool(start.gtids)
 
     def log_from(self, start: BinlogOffset) -> KeptLog | None:
@@ -238,14 +238,14 @@ class SegmentRelay:
 
 
 def _before(segment: KeptSegment, place: BinlogOffset) -> bool:
-    """Whether a segment's transactions begin before a place of the same history."""
+    """Return whether a segment's transactions begin before a place of the same history."""
     kind = MysqlGtidSet if segment.flavor == "mysql" else MariadbGtidPosition
     before = kind.parse(segment.gtids_before)
     return bool(kind.parse(place.gtids).contains(before))  # type: ignore[arg-type]
 
 
 def _reaches(segment: KeptSegment, place: BinlogOffset) -> bool:
-    """Whether nothing lies between the start of a segment and a later place but what is in the segment."""
+    """Return whether nothing lies between the start of a segment and a later place but what is in the segment."""
     inside = segment.file == place.file and place.pos <= segment.end_pos
     return inside or segment.end.same_gtids(place)
 

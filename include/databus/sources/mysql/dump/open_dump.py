@@ -20,7 +20,7 @@ LARGEST_TAIL_BYTES = 8 << 20
 
 
 class FollowedDump:
-    """One following dump, and what it has sent behind the end of the last range."""
+    """Binlog dump that follows the log, and what it has sent behind the end of the last range."""
 
     def __init__(self, dump: Dump, start: BinlogOffset):
         """Take a dump over that was asked to start at a place; nothing of it was read yet."""

@@ -1,4 +1,4 @@
-"""One dump for all flows that stand at one place of a server's log: one reads the server, the others what it keeps."""
+"""Shared dump for all flows at one place of a server's log: one reads the server, the others what it keeps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _DECIDE = (
 
 @dataclass(frozen=True)
 class Resumption:
-    """How a checkpoint of a former server is read on.
+    """Resumption after a failover: how a checkpoint of a former server is read on.
 
     Attributes:
         former: the checkpoint.

@@ -1,4 +1,4 @@
-"""What is left of a log whose files up to a place were deleted: whether it can be the log that the place is of."""
+"""Remaining log, whose files up to a place were deleted: whether it can be the log that the place is of."""
 
 from __future__ import annotations
 

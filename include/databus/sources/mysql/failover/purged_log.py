@@ -1,4 +1,4 @@
-"""What a server deleted from its log that a flow still needed, said exactly."""
+"""Purged log: what a server deleted from its log that a flow still needed, said exactly."""
 
 from __future__ import annotations
 

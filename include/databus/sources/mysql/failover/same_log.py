@@ -1,4 +1,4 @@
-"""Whether the log that a server has is the one that a flow's place is of, asked before and while it is read."""
+"""Log identity: whether the log that a server has is the one that a flow's place is of, before and while it is read."""
 
 from __future__ import annotations
 

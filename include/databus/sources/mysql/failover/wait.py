@@ -1,4 +1,4 @@
-"""What the walk of a new server's log waits for: the transactions that were delivered from the former one."""
+"""Failover wait of the walk of a new server's log: for the transactions that were delivered from the former one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Waiting(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether all were met."""
+        """Return whether all were met."""
         ...
 
     def passed(self, gtid: str) -> None:

@@ -1,4 +1,4 @@
-"""Which values leave their row for the segment store; light, so that a split carries it to the workers."""
+"""Large value rules: which values leave their row for the segment store; light: a split carries it to workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = (16 << 20) - (256 << 10)
 
 @dataclass(frozen=True)
 class LargeValueRules:
-    """When a row is too large, and where its largest values go.
+    """Large value rules: when a row is too large, and where its largest values go.
 
     Attributes:
         root: the segment store.

@@ -39,7 +39,7 @@ _Parse = Callable[[bytes, int, int], Any]
 
 
 class _Server:
-    """What the library asks of its connection, answered from the log itself."""
+    """Server answers for the library's connection, from the log itself."""
 
     charset = "utf8mb4"
 
@@ -235,7 +235,7 @@ class LibraryEvents:
 
 
 class _RowChange:
-    """One row change."""
+    """Row change of the library."""
 
     __slots__ = ("after", "before", "op", "ordinal", "table", "transaction")
 

@@ -1,4 +1,4 @@
-"""When the tables of a server were last changed, as its log tells: read once for all flows of a process that ask."""
+"""Table change times of a server, as its log tells: read once for all flows of a process that ask."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _any_of(capture: TableCapture, names: list[TableName]) -> bool:
 
 
 def _hides_keys(server: MysqlServer) -> bool:
-    """Whether keys that the server made itself (sql_generate_invisible_primary_key) are not shown."""
+    """Return whether keys that the server made itself (sql_generate_invisible_primary_key) are not shown."""
     name = "show_gipk_in_create_table_and_information_schema"
     return server.variables(name).get(name, "ON").upper() in ("OFF", "0")
 

@@ -1,4 +1,4 @@
-"""What TABLE_MAP events leave open, for the log of one server: seeded from information_schema, followed through DDL.
+"""Table definitions for the log of one server: seeded from information_schema, followed through DDL.
 
 A definition read from information_schema is taken for a place of the log only where that is proven: no statement of the
 log between that place and the moment of reading touches the table. The place is the flow's offset, or the end of the
@@ -53,7 +53,7 @@ class DefinitionMissingError(Exception):
 
 
 class FollowedDefinitions:
-    """What a walk from a flow's offset asks and tells; one per walk, and one per prepared transaction."""
+    """Table definitions along a walk from a flow's offset; one per walk, and one per prepared transaction."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class FollowedDefinitions:
 
     @property
     def recorded(self) -> tuple[PinnedDefinition, ...]:
-        """What was used so far."""
+        """Definitions used so far."""
         return tuple(self._used)
 
     def used(self, end: BinlogOffset) -> tuple[PinnedDefinition, ...]:
@@ -121,7 +121,7 @@ class _Statements:
     found: list[tuple[LogPosition, str, frozenset[TableName]]]
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:  # noqa: ARG002
-        """Nothing to add: no rows are read."""
+        """Complete nothing: no rows are read."""
         return table
 
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
@@ -206,7 +206,7 @@ class MysqlDefinitions:
         return ""
 
     def _knows(self, history: SchemaHistory, missing: DefinitionMissingError) -> bool:
-        """Whether a history has a definition that fits; else `missing` says why not."""
+        """Return whether a history has a definition that fits; else `missing` says why not."""
         name = TableName(missing.table.database, missing.table.table)
         entry = history.at(name, place_of(missing.file, missing.pos))
         try:
@@ -323,7 +323,7 @@ def _attached(table: TableMap, entry: Entry | None) -> tuple[TableMap, TableDefi
 
 
 def _covers(history: SchemaHistory, start: BinlogOffset) -> bool:
-    """Whether a history reaches over an offset of the same, unreset log."""
+    """Return whether a history reaches over an offset of the same, unreset log."""
     place = LogPosition(start.file_number, start.pos)
     if not history.seed_place <= place <= history.covered:
         return False

@@ -1,4 +1,4 @@
-"""What an account is shown of a server's tables, by its grants: what it is not shown cannot be told to be missing."""
+"""Table visibility by an account's grants: what it is not shown cannot be told to be missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_TABLES = frozenset(
 
 @dataclass
 class MysqlSight:
-    """Where an account has a privilege on whole tables; of roles only what SHOW GRANTS says.
+    """MySQL grants on whole tables; of roles only what SHOW GRANTS says.
 
     Attributes:
         everything: on all tables.
@@ -81,7 +81,7 @@ class MysqlSight:
 
 
 def _whole(privileges: str) -> bool:
-    """Whether one of the privileges is on tables, not on single columns of them."""
+    """Return whether one of the privileges is on tables, not on single columns of them."""
     unquoted = re.sub(_QUOTED, "x", privileges)
     return any(name in _OF_TABLES and not columns for name, columns in _PRIVILEGE.findall(unquoted))
 
@@ -95,7 +95,7 @@ def _literal(granted: str) -> str:
 
 
 def _granted(pattern: str, database: str) -> bool:
-    """Whether a database is one of a grant's: as LIKE compares them."""
+    """Return whether a database is one of a grant's: as LIKE compares them."""
     if _literal(pattern) == database:
         return True
     parts = re.split(r"(\\[_%]|[_%])", pattern)

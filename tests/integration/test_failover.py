@@ -35,7 +35,7 @@ from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, offset_from_json
 from databus.core.settings import Settings
-from databus.sinks.elasticsearch.versions import versioning
+from databus.rows.versions import versioning
 from databus.sources.mysql.source import MysqlBinlogSource
 from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.errors import SinkSettingError
-from databus.sinks.elasticsearch.versions import source_version
+from databus.rows.versions import source_version
 from databus.testing.table_batches import table
 from tests.integration import search_target as given
 from tests.integration.search_target import change

@@ -19,8 +19,8 @@ from databus.core.trace import ChangeSelector, TraceExpiredError, TraceNotRecord
 from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.records.recorder import SqlRecorder
+from databus.rows.versions import source_version
 from databus.sinks.elasticsearch.tracing import DocumentReader, place_of
-from databus.sinks.elasticsearch.versions import source_version
 from tests.contract.record_samples import report
 from tests.integration import search_target as given
 from tests.integration.search_target import change

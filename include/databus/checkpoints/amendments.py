@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from databus.checkpoints.batches import MOST_ROUNDS, rounds
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.connection.session import Node
 from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
 from databus.checkpoints.lagging_sinks import joining
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.reconciling import ZooKeeperCatchingUp
-from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
-from databus.checkpoints.rules.adoption import accepted_checkpoint, accepted_plan
+from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import Gap

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from databus.checkpoints.codec import encode
 from databus.checkpoints.connection.transaction import check, create, delete, set_data
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.reconciling import ZooKeeperCatchingUp
-from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.core.batches.counts import TableCounts
@@ -18,6 +17,9 @@ from databus.core.positions.offsets import Offset
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
+
+MOST_ROUNDS = 50
+"""Writes of one call in all, however often others change the state between its reads and its writes."""
 
 _ROUNDS = 4
 """Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
@@ -162,3 +164,24 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
         if left is not None and left.epoch == lease.epoch and left.plan == in_flight:
             yield left
         yield from rounds(lambda sync: self._read(flow, sync=sync), _ROUNDS, sync=left is not None)
+
+
+def rounds(read: Callable[[bool], FlowState], fruitless: int, *, sync: bool = False) -> Iterator[FlowState]:
+    """Yield the state that each write goes by, until the caller stops asking.
+
+    A write that lost to others (a pause to commits, a commit to pauses) is tried again over what they left; only
+    refusals over an unchanged state count as fruitless.
+
+    Args:
+        read: returns the state; given whether ZooKeeper has to be up to date first.
+        fruitless: writes in a row over one and the same state.
+        sync: whether the first read has to be up to date as well.
+    """
+    same, former = 0, None
+    for attempt in range(MOST_ROUNDS):
+        state = read(sync or attempt > 0)
+        same = same + 1 if state.versions == former else 1
+        if same > fruitless:
+            return
+        former = state.versions
+        yield state

@@ -13,17 +13,11 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from databus.core.errors.sink import SinkAccessError, SinkSettingError, SinkUnavailableError
-from databus.core.errors.source import SourceAccessError, SourceError, SourceSettingError, SourceUnavailableError
-from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.core.errors.source import SourceAccessError, SourceUnavailableError
+from databus.kafka.client import ClientSettings, LastError, kafka_error
 from databus.kafka.groups import ClusterGroups
 from databus.kafka.refusals import silent_refusal
-
-_AS_SOURCE = (
-    (SinkAccessError, SourceAccessError),
-    (SinkSettingError, SourceSettingError),
-    (SinkUnavailableError, SourceUnavailableError),
-)
+from databus.kafka.source_errors import source_error
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -193,15 +187,3 @@ class KafkaCluster:
 def _code(future: Future[Any]) -> int | None:
     error = future.exception()
     return kafka_error(error).code() if isinstance(error, KafkaException) else None
-
-
-def source_error(
-    settings: ClientSettings, doing: str, error: KafkaException | KafkaError, seen: LastError
-) -> SourceError:
-    """Map a client error; see `sink_error`."""
-    mapped = sink_error(settings, doing, error, seen)
-    for theirs, ours in _AS_SOURCE:
-        if isinstance(mapped, theirs):
-            code = mapped.code if mapped.code != theirs.code else ours.code
-            return ours(mapped.message, hint=mapped.hint, code=code)
-    return SourceError(mapped.message, hint=mapped.hint, retryable=mapped.retryable)

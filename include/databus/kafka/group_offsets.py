@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from databus.kafka.client import ClientSettings, LastError
-from databus.kafka.cluster import source_error
+from databus.kafka.source_errors import source_error
 
 Place = tuple[str, int]
 

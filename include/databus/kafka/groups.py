@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from databus.kafka.client import ClientSettings, LastError
-from databus.kafka.cluster import source_error
 from databus.kafka.group_offsets import GroupOffsets, Place
+from databus.kafka.source_errors import source_error
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -10,6 +10,7 @@ from functools import cached_property
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.connections import ConnectionSource
+from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.recorder import Recorder
@@ -124,3 +125,16 @@ def opened_ends(flow: Flow, services: Services) -> Iterator[Ends]:
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with ExitStack() as stack:
         yield Ends(*open_ends(stack, flow, services.connections, context))
+
+
+@contextmanager
+def naming_flow(flow: Flow) -> Iterator[None]:
+    """Write flow and connection into an error of decoding that the block raises."""
+    try:
+        yield
+    except DecodeError as error:
+        of = f"flow {flow.name}: "
+        if not error.message.startswith(of):
+            where = ", ".join(conn_id for conn_id, _ in flow.source.conn_ids() if conn_id not in error.message)
+            error.message = f"{of}{f'{where}: ' if where else ''}{error.message}"
+        raise

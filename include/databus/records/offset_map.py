@@ -6,20 +6,16 @@ derived from the pages again, so old ones may be deleted; who asks for what they
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.positions.offset_map import MappedRange, OffsetSpan, Place, stretches_of
+from databus.core.positions.offset_map import MappedRange, Place, stretches_of
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
 from databus.records.ledger.pages import LedgerPages
+from databus.records.offset_map_rows import SOURCE, TARGET, stretch_of
 from databus.records.store import RecordStore
-
-SOURCE = ("source_topic", "source_partition", "source_from", "source_upto")
-TARGET = ("target_topic", "target_partition", "target_from", "target_upto")
 
 _LOOKED_AT = 20
 
@@ -124,32 +120,3 @@ class OffsetMapTable:
             if names is TARGET:  # where it lies on the target is not known: anywhere
                 take(c.target_from.is_(None))
         return [stretch_of(found[number]) for number in sorted(found)]
-
-
-def map_rows(flow: str, generation: int, entries: Iterable[HistoryEntry], now: datetime) -> list[dict[str, Any]]:
-    """Return the rows of some pages."""
-    return [
-        {
-            "flow": flow,
-            "generation": generation,
-            "number": stretch.number,
-            "incarnation": stretch.incarnation,
-            **dict(zip(SOURCE, (*stretch.source, *stretch.source_range), strict=True)),
-            **dict(zip(TARGET, (*stretch.target, *(stretch.target_range or (None, None))), strict=True)),
-            "spans": [[s.begin, s.upto, s.image, s.image_upto, int(s.exact)] for s in stretch.spans],
-            "paged_at": now,
-        }
-        for entry in entries
-        for stretch in stretches_of(entry)
-    ]
-
-
-def stretch_of(row: sa.Row[Any]) -> MappedRange:
-    """Return what a row holds."""
-    return MappedRange(
-        row.number,
-        row.incarnation,
-        (row.source_topic, row.source_partition),
-        (row.target_topic, row.target_partition),
-        tuple(OffsetSpan(a, b, c, d, bool(exact)) for a, b, c, d, exact in row.spans),
-    )

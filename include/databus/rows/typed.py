@@ -6,7 +6,6 @@ A value is null where the row has NULL, where its image lacks the column, and wh
 
 from __future__ import annotations
 
-import decimal
 import json
 import re
 from base64 import b64decode
@@ -20,9 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-
-_DIGITS = 76
-"""Python's default, 28, would round the decimals of more digits that VARIANT and MySQL have."""
+from databus.rows.variant_values import variant_value
 
 Image = Literal["before", "after", "row"]
 
@@ -220,11 +217,3 @@ def _float(value: Any) -> float:
     if value in ("NaN", "Infinity", "-Infinity"):  # what JSON has no numbers for
         return float(value)
     return float(_of((int, float, Decimal), value))
-
-
-def variant_value(image: Mapping[str, bytes]) -> Any:
-    """Return what an image holds: dict, str, int, float, Decimal (exact), bytes, None."""
-    from pyspark.sql.types import VariantVal
-
-    with decimal.localcontext(prec=_DIGITS):
-        return VariantVal(image["value"], image["metadata"]).toPython()

@@ -47,7 +47,7 @@ class ColumnValues:
 
     @property
     def given(self) -> Mask:
-        """Where there is a value, typed or not."""
+        """Mask of the rows that have a value, typed or not."""
         return self.present & (validity(self.array) | self.untyped)
 
     @classmethod

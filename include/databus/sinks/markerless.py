@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.events import Op
 from databus.core.findings import Finding
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan

@@ -33,7 +33,7 @@ _LARGEST_END = 2_000
 
 @dataclass(frozen=True)
 class SimpleMarker:
-    """What a marker's text says.
+    """Marker, read from its text.
 
     Attributes:
         batch: batch number.
@@ -186,7 +186,7 @@ class OpenSimpleSink:
 
     @property
     def marked(self) -> bool:
-        """Whether it keeps a marker."""
+        """Return whether it keeps a marker."""
         return self._spec.profile == "exactly_once"
 
     def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:  # noqa: ARG002 - the protocol's

@@ -10,7 +10,7 @@ from databus.checkpoints.rules import adoption
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
-from databus.checkpoints.rules.adoption import accepted_checkpoint, accepted_plan
+from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause

@@ -17,7 +17,7 @@ from databus.checkpoints.connection.transaction import Operation, OperationKind
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint
 from databus.checkpoints.paths import Layout
-from databus.checkpoints.rules.adoption import accepted_checkpoint
+from databus.checkpoints.rules.accepted import accepted_checkpoint
 from databus.checkpoints.rules.reconciliation import catch_up_step
 from databus.core.errors import CheckpointFormatError
 from databus.core.positions.offsets import OffsetRange, SequenceOffset

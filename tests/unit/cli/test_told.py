@@ -24,7 +24,7 @@ from databus.ops.backfill.missing import _again
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.place_words import place_word, require_place
 from databus.ops.flows.discovery import find_flow
-from databus.ops.runs.run import naming_flow
+from databus.ops.services import naming_flow
 from tests.unit.binlog.test_reader import write
 from tests.unit.ops.test_decode import small_log
 

@@ -86,10 +86,10 @@ def test_every_option_says_what_it_is_and_its_default(name: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "dags:flow_dag", "mirrors:mirror_dag", "sensors:ChangesSensor", "sensors:LagSensor",
+        "dags:flow_dag", "dags:mirror_dag", "sensors:ChangesSensor", "sensors:LagSensor",
         "notifiers:AlertNotifier", "operators.transfer:TransferOperator", "operators.submit:SubmitTransferOperator",
         "operators.audit:AuditOperator", "operators.preflight:PreflightOperator",
-        "operators.single_task_run:WholeRunOperator", "backfills.operator:BackfillOperator",
+        "operators.transfer:WholeRunOperator", "backfills.operator:BackfillOperator",
         "triggers:ChangesTrigger", "triggers:LagTrigger",
     ],
 )  # fmt: skip

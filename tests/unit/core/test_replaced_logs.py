@@ -18,7 +18,7 @@ from databus.core.state.amendments import Amendment
 from databus.core.state.backfill import Aim, Mode, backfill_id
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.ledger import SpanState, build
-from databus.sinks.elasticsearch.versions import source_version
+from databus.rows.versions import source_version
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

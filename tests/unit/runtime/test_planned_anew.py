@@ -19,11 +19,11 @@ from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, O
 from databus.core.settings import Settings
 from databus.core.state.plan import SourcePlan
 from databus.core.times import SystemClock
+from databus.rows.versions import versions_of
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity
 from databus.runtime.plan import PlannedBatch, next_plan
-from databus.sinks.elasticsearch.versions import versions_of
 from databus.sinks.markerless import UnmarkedSink
 from databus.sources.kafka.positions import LogState, advanced, shares
 from databus.sources.kafka.ranges import backlog_of, kafka_offsets, stretches_of

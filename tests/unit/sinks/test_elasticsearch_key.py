@@ -16,11 +16,11 @@ from databus.core.errors import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.rows.versions import source_version
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.keys import IndexKeys
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
 from databus.sinks.elasticsearch.spec import OnKeyChange
-from databus.sinks.elasticsearch.versions import source_version
 from databus.testing.table_batches import table
 
 NAMES = {"id": "int", "b": "int"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from databus.core.errors import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, SequenceOffset
-from databus.sinks.elasticsearch.versions import record_version, source_version, versioning, versions_of
+from databus.rows.versions import record_version, source_version, versioning, versions_of
 
 PLACE = st.tuples(st.integers(0, (1 << 10) - 1), st.integers(0, (1 << 19) - 1), st.integers(0, (1 << 34) - 1))
 

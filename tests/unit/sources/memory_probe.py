@@ -28,8 +28,7 @@ from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk
 from databus.core.positions.offsets import BinlogOffset
-from databus.sources.mysql.segments.address import SegmentAddress
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules, SegmentAddress
 from databus.sources.mysql.segments.split import SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 

@@ -25,8 +25,7 @@ from databus.rows import variant
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
 from databus.sources.mysql.row_filters import ModuloPartition, RowFilters
 from databus.sources.mysql.segments import rows as reading
-from databus.sources.mysql.segments.address import SegmentAddress
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules, SegmentAddress
 from databus.sources.mysql.segments.split import SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan, SinkPlan
 from databus.rows.emit import emit

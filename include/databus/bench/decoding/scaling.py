@@ -20,7 +20,7 @@ from databus.binlog.server.log_walk import LogWalk
 from databus.core.connections import Connection
 from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import BinlogOffset
-from databus.runtime.spark.data_source import pack, unpack
+from databus.runtime.read import pack, unpack
 from databus.sources.mysql.segments.address import SegmentAddress
 from databus.sources.mysql.segments.split import SegmentSplit
 

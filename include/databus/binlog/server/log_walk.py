@@ -111,7 +111,7 @@ class LogWalk:
 
     @property
     def moved(self) -> bool:
-        """Whether a statement was met by which captured tables, or all of their database, may have come or gone."""
+        """Return whether a statement may have made captured tables, or all of their database, come or go."""
         return self._statements.moved
 
     def walk(self, batch: Events) -> Iterator[FileStart | WalkedStretch]:

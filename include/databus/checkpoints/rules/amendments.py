@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from databus.checkpoints.rules.adoption import without_outputs
+from databus.checkpoints.rules.accepted import without_outputs
 from databus.checkpoints.rules.lagging_sinks import Joining, Standing, joined
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import OPEN, Gap

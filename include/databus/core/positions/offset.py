@@ -1,4 +1,4 @@
-"""Offsets: the protocol of every kind, the offset that counts, and the range between two."""
+"""Offsets: the protocol of every kind, and the offset that counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from databus.core.errors.source import OffsetInvalidError
-from databus.core.positions.offset_kinds import offset_from_json
 from databus.core.stored_form import Form
 
 SEQUENCE_OFFSET = Form("sequence offset", "kind sequence", part=True)
@@ -44,40 +42,6 @@ class Offset(Protocol):
     def compare(self, other: Offset) -> Ordering:
         """Say where this offset lies as seen from the other; DIVERGED when they cannot be ordered."""
         ...
-
-
-@dataclass(frozen=True)
-class OffsetRange:
-    """The half-open range (start, end]: start was read already, end is the last to read.
-
-    Attributes:
-        start: last committed offset, exclusive.
-        end: last offset of the range, inclusive; never before start.
-    """
-
-    start: Offset
-    end: Offset
-
-    def __post_init__(self) -> None:
-        if self.end.compare(self.start) not in (Ordering.EQUAL, Ordering.AFTER):
-            raise OffsetInvalidError(f"a range cannot go from {self.start} back to {self.end}")
-
-    @property
-    def empty(self) -> bool:
-        """Return whether nothing lies in the range."""
-        return self.end.compare(self.start) is Ordering.EQUAL
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"start": self.start.to_json(), "end": self.end.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> OffsetRange:
-        """Read what `to_json` wrote."""
-        return cls(offset_from_json(data["start"]), offset_from_json(data["end"]))
-
-    def __str__(self) -> str:
-        return f"({self.start}, {self.end}]"
 
 
 @dataclass(frozen=True)

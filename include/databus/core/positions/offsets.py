@@ -5,8 +5,9 @@ Every offset turns into JSON and back, and compares with others of its kind.
 
 from databus.core.positions.binlog_offset import BINLOG_OFFSET, BinlogOffset, PreparedTransaction
 from databus.core.positions.kafka_offsets import KAFKA_OFFSETS, KafkaOffsets
-from databus.core.positions.offset import SEQUENCE_OFFSET, Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.positions.offset import SEQUENCE_OFFSET, Offset, Ordering, SequenceOffset
 from databus.core.positions.offset_kinds import is_foreign, offset_from_json
+from databus.core.positions.offset_range import OffsetRange
 
 __all__ = [
     "BINLOG_OFFSET",

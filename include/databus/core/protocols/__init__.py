@@ -1,7 +1,6 @@
 """Protocols of the path: what its parts promise each other. Each method states its guarantee."""
 
-from databus.core.protocols.direct_sink import DirectEncoder, DirectSink, RelayEncoder
-from databus.core.protocols.optional_sink import FollowingSink, PinningSink
+from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FollowingSink, PinningSink, RelayEncoder
 from databus.core.protocols.optional_source import (
     DefinedSource,
     PartitionedSource,

@@ -32,8 +32,7 @@ from databus.ops.backfill.status import BackfillState, piece_state, state_of
 from databus.ops.checkpoint.place_words import place_word
 from databus.ops.checkpoint.targets import require_same_log
 from databus.ops.mirror.run_tasks import throttled
-from databus.ops.runs.run import naming_flow
-from databus.ops.services import Ends, opened_ends
+from databus.ops.services import Ends, naming_flow, opened_ends
 from databus.runtime.beside.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
@@ -47,7 +46,7 @@ _NOT_AFTER = {Ordering.BEFORE, Ordering.EQUAL}
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What is asked for.
+    """Backfill request.
 
     Attributes:
         start: from, inclusive: a time (UTC without a zone), gtid:<set>, FILE:POS, earliest, or an offset as JSON.

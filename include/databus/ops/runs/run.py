@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
 from databus.core.positions.lag import duration_text
 from databus.ops.health.preflight import require_tables
 from databus.ops.mirror.run_tasks import with_duties
+from databus.ops.services import naming_flow
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl
@@ -67,16 +65,3 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
     for sink, offset in result.behind.items():
         log.warning("flow %s: sink %s is behind: it stands at %s", flow.name, sink, offset)
     return result
-
-
-@contextmanager
-def naming_flow(flow: Flow) -> Iterator[None]:
-    """Write flow and connection into an error of decoding that the block raises."""
-    try:
-        yield
-    except DecodeError as error:
-        of = f"flow {flow.name}: "
-        if not error.message.startswith(of):
-            where = ", ".join(conn_id for conn_id, _ in flow.source.conn_ids() if conn_id not in error.message)
-            error.message = f"{of}{f'{where}: ' if where else ''}{error.message}"
-        raise

@@ -19,7 +19,7 @@ from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
 from databus.records.ledger.entry_reports import put_reports
 from databus.records.ledger.page_rows import Page, PageEnd, of_flow, page_end, page_row, whole
-from databus.records.offset_map import map_rows
+from databus.records.offset_map_rows import map_rows
 from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 

@@ -14,7 +14,7 @@ from typing import cast
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.flow import Flow
-from databus.core.protocols.direct_sink import DirectSink
+from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession

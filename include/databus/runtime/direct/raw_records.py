@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.errors.config import ConfigError
-from databus.core.protocols.direct_sink import DirectEncoder, RelayEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, RelayEncoder
 from databus.core.protocols.splits import DirectSplit, RelaySplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.direct.read_ahead import collector_at_rest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan

@@ -17,7 +17,7 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 
 if TYPE_CHECKING:
     from databus.core.positions.offsets import Offset
-    from databus.core.protocols.direct_sink import DirectSink
+    from databus.core.protocols.optional_sink import DirectSink
     from databus.core.protocols.source import Source
     from databus.core.protocols.splits import DirectSplit
     from databus.core.state.checkpoint import Checkpoint

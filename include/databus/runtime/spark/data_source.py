@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from databus.core.events import ROW_DDL
-from databus.core.protocols.splits import Split
+from databus.runtime.read import unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +42,7 @@ def planned_rows(packed: str) -> type[RowsDataSource]:
 
 
 class SplitPartition(InputPartition):
-    """Split partition by number."""
+    """One split by number."""
 
 
 class RowsReader(DataSourceReader):
@@ -60,13 +58,3 @@ class RowsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the split's rows as Arrow batches."""
         yield from unpack(self._packed)[partition.value].read()
-
-
-def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits; those that carry a login must not become an option of a data source (ADR 18)."""
-    return base64.b64encode(pickle.dumps(list(splits))).decode()
-
-
-def unpack(text: str) -> list[Any]:
-    """Read what `pack` wrote; only ever fed with strings of this process's own making."""
-    return list(pickle.loads(base64.b64decode(text)))  # noqa: S301 - our own driver wrote it

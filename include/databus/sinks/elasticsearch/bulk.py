@@ -21,9 +21,9 @@ from databus.core.errors.sink import (
     SinkSettingError,
     SinkUnavailableError,
 )
+from databus.rows.versions import RecordVersions, RowVersions
 from databus.sinks.elasticsearch.client import reason_of, translated
 from databus.sinks.elasticsearch.documents import RowWrite
-from databus.sinks.elasticsearch.versions import RowVersions, hint_of
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -38,6 +38,15 @@ _ANSWER = "items.*.status,items.*.result,items.*.error.type,items.*.error.reason
 _CURRENT_VERSION = re.compile(r"current version \[(\d+)\]")
 _TURNED_AWAY = frozenset({429, 502, 503, 504})
 _NOT_THE_DOCUMENT = frozenset({"invalid_index_name_exception", "index_closed_exception", "index_not_found_exception"})
+
+_KEY_IN_PARTITIONS = (
+    "Nothing was overwritten. The key came in several partitions of its topic, and offsets do not say which record is "
+    "the newer one: the topic gained partitions, to a number that is no multiple of the former one (keys then move "
+    "between the former ones too; let the flow catch up before a topic grows) or while some producers knew the former "
+    'ones; its partitioner is not made of the key, or something else writes to the index. With profile="at_least_once" '
+    "the document stays as it is until a newer record of its key comes; otherwise index the topic anew into an "
+    "index of another name."
+)
 
 
 class Outcome(enum.StrEnum):
@@ -250,3 +259,8 @@ class Bulk:
 def _kind_of(item: Mapping[str, Any]) -> str:
     """Return the error's type, "" without; the servers' reasons quote ids and documents."""
     return str(item.get("error", {}).get("type", ""))
+
+
+def hint_of(versions: RowVersions) -> str | None:
+    """Return what to do where nothing orders two rows of a document; None for what the error says."""
+    return _KEY_IN_PARTITIONS if isinstance(versions, RecordVersions) else None

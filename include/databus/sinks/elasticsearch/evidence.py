@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.evidence import CommittedState, Evidence
+from databus.rows.versions import versioning
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.tally import EMPTIED
-from databus.sinks.elasticsearch.versions import versioning
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch

@@ -9,8 +9,8 @@ from databus.core.positions.offsets import BinlogOffset, Offset
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_moves import GONE, Columns, names_at, stretches
 from databus.core.tables.schemas import MovedColumns, TableSchema
+from databus.rows.versions import source_version, versioning
 from databus.sinks.elasticsearch.index_state import IndexState
-from databus.sinks.elasticsearch.versions import source_version, versioning
 
 
 @dataclass(frozen=True)

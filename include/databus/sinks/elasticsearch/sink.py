@@ -12,7 +12,7 @@ from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.evidence import CommittedState, Evidence
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan

@@ -7,10 +7,10 @@ from typing import Any
 
 from databus.core.connections import Connection
 from databus.core.trace import Change, ChangeSelector, Sighting, TraceExpiredError, TraceNotRecordedError
+from databus.rows.versions import FILE_BITS, POSITION_BITS
 from databus.sinks.elasticsearch.client import where
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
 from databus.sinks.elasticsearch.lookup import DocumentLookup
-from databus.sinks.elasticsearch.versions import FILE_BITS, POSITION_BITS
 
 
 def place_of(version: int) -> tuple[int, int, int]:

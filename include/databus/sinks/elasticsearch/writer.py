@@ -18,7 +18,8 @@ from databus.core.connections import Connection
 from databus.core.errors.sink import SinkConflictError, SinkError, SinkSettingError
 from databus.core.events import Op
 from databus.core.positions.offsets import Offset
-from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome
+from databus.rows.versions import RowVersions, versions_of
+from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome, hint_of
 from databus.sinks.elasticsearch.clearing import (
     Clearing,
     EmptyingStatement,
@@ -36,7 +37,6 @@ from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
 from databus.sinks.elasticsearch.spec import Elasticsearch
 from databus.sinks.elasticsearch.tally import DocumentTally
-from databus.sinks.elasticsearch.versions import RowVersions, hint_of, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkUnavail
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.evidence import CommittedState, Evidence

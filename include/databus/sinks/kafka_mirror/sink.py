@@ -15,7 +15,7 @@ from databus.core.errors.sink import SinkSettingError
 from databus.core.events import Op
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan

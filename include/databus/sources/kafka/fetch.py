@@ -17,7 +17,7 @@ from databus.core import client_cache as kept
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
-from databus.kafka.cluster import source_error
+from databus.kafka.source_errors import source_error
 
 AT_ONCE = 10_000
 """Records handed on together at most."""

@@ -17,7 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, T
 from databus.core.times import credible
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
-from databus.kafka.cluster import source_error
+from databus.kafka.source_errors import source_error
 from databus.sources.kafka.fetch import FetchRange
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from databus.core.trace import log_prefix
 from databus.sources.mysql.dump.range_dumper import RangeDumper
 from databus.sources.mysql.flow_log import FlowLog
 from databus.sources.mysql.row_filters import RowFilters
-from databus.sources.mysql.segments.address import SegmentAddress
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules, SegmentAddress
 from databus.sources.mysql.segments.split import SegmentSplit
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.staged_range import shared_out, source_plan

@@ -33,7 +33,7 @@ from databus.sources.mysql.headroom import headroom, headroom_finding
 from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.segments.split import SegmentSplit
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of

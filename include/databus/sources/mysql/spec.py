@@ -17,7 +17,7 @@ from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.sources.mysql.row_filters import AnyRowFilter
-from databus.sources.mysql.segments.large_value_rules import LARGE_VALUE_OVER_BYTES, MOST_BYTES
+from databus.sources.mysql.segments.address import LARGE_VALUE_OVER_BYTES, MOST_BYTES
 
 if TYPE_CHECKING:
     from databus.core.protocols.source import Source

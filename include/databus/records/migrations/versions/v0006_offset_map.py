@@ -12,7 +12,7 @@ from alembic import op
 from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records.columns import Id, Json, UtcDateTime
-from databus.records.offset_map import map_rows
+from databus.records.offset_map_rows import map_rows
 
 revision = "0006"
 down_revision = "0005"

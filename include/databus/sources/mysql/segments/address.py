@@ -1,12 +1,21 @@
-"""Address of a segment, and the rows that reading it must find again."""
+"""Segment addresses and rules for large values: what a split carries to the workers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.errors.source import DecodeError
+
+if TYPE_CHECKING:
+    from databus.binlog.log.transactions.xa import CommitPlace
+
+LARGE_VALUE_OVER_BYTES = 15 << 20
+"""Default limit of a row image: under the 16 MiB of a VARIANT, with room for what surrounds its values."""
+
+MOST_BYTES = (16 << 20) - (256 << 10)
+"""Highest limit that leaves a VARIANT room for numbers, times and the row's own structure."""
 
 
 @dataclass(frozen=True)
@@ -40,3 +49,16 @@ def check_count(segment: SegmentAddress, found: int) -> None:
         raise DecodeError(
             f"{segment.file}:{segment.start_pos}: {found} row changes were read where {segment.rows} were planned"
         )
+
+
+@dataclass(frozen=True)
+class LargeValueRules:
+    """Large value rules: when a row is too large, and where its largest values go.
+
+    Attributes:
+        root: the segment store.
+        over_bytes: most bytes of values of variable length in one row image.
+    """
+
+    root: str
+    over_bytes: int = LARGE_VALUE_OVER_BYTES

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
 from databus.binlog.segments.large_values import LargeValueStore
 from databus.rows.columns import text
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules
 
 Exceptions = dict[int, dict[int, str | bytes | LargeValue]]
 

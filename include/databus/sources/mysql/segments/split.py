@@ -10,8 +10,7 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.row_filters import ALL_ROWS, RowFilters
-from databus.sources.mysql.segments.address import SegmentAddress
-from databus.sources.mysql.segments.large_value_rules import LargeValueRules
+from databus.sources.mysql.segments.address import LargeValueRules, SegmentAddress
 from databus.sources.split_rows import SplitRows
 
 if TYPE_CHECKING:

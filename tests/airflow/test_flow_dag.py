@@ -49,9 +49,18 @@ def test_a_window_outlasts_the_interval(seconds: int, window_s: float) -> None:
 
 
 @pytest.mark.parametrize("schedule", [timedelta(minutes=2), None])
-def test_schedule_and_every_are_one_option(schedule: timedelta | None) -> None:
-    with pytest.raises(ConfigError, match=r"test_flow_dag.py:\d+: flow_dag: every=.* and schedule=.* are given"):
-        flow_dag(FLOW, every=timedelta(minutes=2), schedule=schedule)
+def test_schedule_and_every_are_one_option_and_beside_each_other_as_before(schedule: timedelta | None) -> None:
+    with pytest.warns(
+        FutureWarning, match=r"flow_dag: every= beside schedule= is now window=timedelta\(seconds=300\)"
+    ) as told:
+        dag = flow_dag(FLOW, every=timedelta(minutes=5), schedule=schedule)
+    assert told[0].filename.endswith("test_flow_dag.py")
+    assert type(dag.timetable) is type(flow_dag(FLOW, schedule=schedule).timetable)
+    assert dag.task_dict["transfer"].window_s == 320
+    with pytest.raises(
+        ConfigError, match=r"test_flow_dag.py:\d+: flow_dag: every=.*, schedule=.* and window=.* are given"
+    ):
+        flow_dag(FLOW, every=timedelta(minutes=2), schedule=schedule, window=timedelta(minutes=3))
     minutes = timedelta(minutes=2)
     assert flow_dag(FLOW, schedule=minutes).timetable == flow_dag(FLOW, every=minutes).timetable
     assert flow_dag(FLOW).timetable == flow_dag(FLOW, every=timedelta(minutes=1)).timetable
@@ -108,16 +117,17 @@ def test_a_schedule_that_windows_cannot_follow_is_refused(schedule: Any, says: s
 def test_a_mirror_takes_the_same_schedules() -> None:
     mirror = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t")
     assert mirror_dag(mirror, schedule="@hourly").task_dict["transfer"].window_s == 3620
-    with pytest.raises(ConfigError, match=r"test_flow_dag.py:\d+: .* are given"):
-        mirror_dag(mirror, schedule="@hourly", every=timedelta(hours=1))
+    with pytest.warns(FutureWarning, match="every= beside schedule= is now window"):
+        dag = mirror_dag(mirror, schedule="@hourly", every=timedelta(minutes=10))
+    assert dag.task_dict["transfer"].window_s == 620
 
 
 def test_operators_and_sensors_accept_former_names() -> None:
-    with pytest.warns(DeprecationWarning, match=r"TransferOperator: window_s is now window=timedelta\(seconds=50\)"):
+    with pytest.warns(FutureWarning, match=r"TransferOperator: window_s is now window=timedelta\(seconds=50\)"):
         assert TransferOperator(task_id="t", flow=FLOW, window_s=50).window_s == 50
-    with pytest.warns(DeprecationWarning, match=r"ChangesSensor: poll_s is now poll=timedelta\(seconds=2\)"):
+    with pytest.warns(FutureWarning, match=r"ChangesSensor: poll_s is now poll=timedelta\(seconds=2\)"):
         assert ChangesSensor(task_id="t", flow=FLOW, poll_s=2).poll_s == 2
-    with pytest.warns(DeprecationWarning, match="LagSensor: max_seconds is now max_lag"):
+    with pytest.warns(FutureWarning, match="LagSensor: max_seconds is now max_lag"):
         assert LagSensor(task_id="t", flow=FLOW, max_seconds=None).max_seconds is None
     assert LagSensor(task_id="t", flow=FLOW, max_lag=timedelta(minutes=2), poll=timedelta(seconds=1)).max_seconds == 120
 

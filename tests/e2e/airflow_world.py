@@ -43,7 +43,7 @@ flow = Flow(
     mode={mode!r},
 )
 dag = flow_dag(
-    flow, every=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
+    flow, {runs}=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
     backfill_every=timedelta(seconds={backfill_s}), **{options!r},
 )
 """
@@ -69,6 +69,7 @@ def flow_file(
         name=name,
         engine=engine,
         max_rows=max_rows,
+        runs="window" if every_s is None else "every",
         every_s=every_s or 60,
         backfill_s=backfill_s,
         sink=sink,

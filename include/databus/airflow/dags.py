@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, AssetWatcher
 
-from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, flow_schedule
+from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, every_or_window, flow_schedule
 from databus.airflow.triggers import ChangesTrigger
 from databus.checks.expected import expected_checks
 from databus.core.errors.config import ConfigError
@@ -54,7 +54,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             runs that are triggered only; default timedelta(minutes=1). With a timedelta, runs of different flows begin
             at different moments, by their names, within it or ten minutes: many flows do not start in one second.
             "@continuous" is refused: it starts no run beside a running one.
-        every: the same for a timedelta, e.g. timedelta(minutes=5); one of the two may be given.
+        every: the same for a timedelta, e.g. timedelta(minutes=5). Beside a schedule it is a former name of `window`.
         window: how long a run moves rows at most where no next run takes over, e.g. timedelta(minutes=10). Default
             None, the longest time between two runs of the schedule, so that one follows the other without a pause; one
             minute where a schedule has no times (None, "@once", assets).
@@ -94,6 +94,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
         flow = flow.model_copy(update={"mode": mode})
     note_given(written, flow)
+    every, window = every_or_window(schedule, every, window)
     runs = flow_schedule(flow.name, schedule, every)
     if window is not None and window < SHORTEST:
         raise ConfigError(f"{caller()}: window={window} is shorter than 5 seconds", hint="Give 5 seconds or more.")
@@ -246,7 +247,7 @@ def mirror_dag(
     Args:
         mirror: what `Mirror(…)` returned; its name becomes the DAG id.
         schedule: when runs begin, see `flow_dag`, e.g. timedelta(minutes=5); default timedelta(minutes=1).
-        every: the same for a timedelta; one of the two may be given.
+        every: the same for a timedelta; beside a schedule see `flow_dag`.
         **options: as `flow_dag` takes them, e.g. mode="live".
 
     Raises:

@@ -21,7 +21,7 @@ from pendulum import instance
 
 from databus.airflow.timetable import staggered
 from databus.core.errors.config import ConfigError
-from databus.core.former_names import at_caller
+from databus.core.former_names import at_caller, caller, warn_of_former
 
 Schedule = timedelta | relativedelta | str | BaseTimetable | CoreTimetable | BaseAsset | Collection[BaseAsset] | None
 """What `flow_dag(schedule=…)` takes."""
@@ -55,22 +55,36 @@ class FlowSchedule:
     regular: bool
 
 
+def every_or_window(
+    schedule: Any, every: timedelta | None, window: timedelta | None
+) -> tuple[timedelta | None, timedelta | None]:
+    """Return `every` and `window` by their meanings of today: beside a schedule, `every` bounded a run before.
+
+    Raises:
+        ConfigError: a schedule, `every` and `window` are given.
+    """
+    if every is None or schedule is EVERY_MINUTE:
+        return every, window
+    if window is not None:
+        raise ConfigError(
+            at_caller(f"flow_dag: every={every}, schedule={schedule!r} and window={window} are given"),
+            hint="Give schedule= and window=: every= is another name of the one or the other.",
+        )
+    warn_of_former("flow_dag", "every= beside schedule=", "window", every, caller())
+    return None, every
+
+
 def flow_schedule(flow: str, schedule: Any, every: timedelta | None) -> FlowSchedule:
     """Return the schedule of a flow.
 
     Args:
         flow: flow name.
         schedule: see `flow_dag`.
-        every: the same under its other name, of a timedelta only.
+        every: the same under its other name, of a timedelta only; wins over the schedule.
 
     Raises:
-        ConfigError: a schedule that windows cannot follow, or both.
+        ConfigError: a schedule that windows cannot follow.
     """
-    if every is not None and schedule is not EVERY_MINUTE:
-        raise ConfigError(
-            at_caller(f"flow_dag: every={every} and schedule={schedule!r} are given: both say when runs begin"),
-            hint="Give one of them; window= bounds how long a run moves rows.",
-        )
     name, given = ("every", every) if every is not None else ("schedule", schedule)
     if isinstance(given, timedelta):
         _check_shortest(name, given, given)

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def warn_of_former(what: str, former: str, now: str, value: Any, where: str) -> None:
-    """Warn that an option has another name now.
+    """Warn that an option has another name now; a FutureWarning, for Python hides a DeprecationWarning of a DAG file.
 
     Args:
         what: class or function.
@@ -37,9 +37,9 @@ def warn_of_former(what: str, former: str, now: str, value: Any, where: str) -> 
     text = f"{what}: {former} is now {now}{shown}; the former name is accepted for one version"
     file, _, line = where.rpartition(":")
     if file and line.isdigit():
-        warnings.warn_explicit(text, DeprecationWarning, file, int(line))
+        warnings.warn_explicit(text, FutureWarning, file, int(line))
     else:
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        warnings.warn(text, FutureWarning, stacklevel=2)
 
 
 def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | StoredOption[Any]]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_a_remote_store_holds_claims_as_well(tmp_path: Path) -> None:
 
 def test_former_names_work_for_one_version(tmp_path: Path) -> None:
     reference = put(LargeValueStore(str(tmp_path)), VALUE)
-    with pytest.warns(DeprecationWarning, match="read_claim is now read_large_value"):
+    with pytest.warns(FutureWarning, match="read_claim is now read_large_value"):
         assert b"".join(claims.read_claim(reference["claim"])) == VALUE
     assert errors.LargeValueError is LargeValueError
     assert evidence.SinkClaim is evidence.CommittedState

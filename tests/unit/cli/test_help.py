@@ -128,3 +128,11 @@ def test_no_text_of_help_names_an_old_verb() -> None:
     texts = [text for command in SHOWN.values() for text in (command.help, *(p.help for p in command.params)) if text]
     for old in (*Commands.renamed, "mirror groups", "segments --prune"):
         assert not [text for text in texts if f"databus {old}" in text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(("claim",), "databus large-value"), (("mirror", "groups"), "databus mirror sync-groups")]
+)
+def test_the_help_of_an_old_verb_names_the_new_one(old: tuple[str, ...], new: str) -> None:
+    found = CliRunner().invoke(app, [*old, "--help"])
+    assert f"Former name of `{new}`" in found.stdout

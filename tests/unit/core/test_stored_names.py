@@ -63,7 +63,7 @@ def test_a_spec_without_renamed_options_is_stored_as_before(name: str) -> None:
 def test_former_and_new_names_are_stored_alike(name: str) -> None:
     kind, former, new = cases.RENAMED[name]
     same(flow_of(kind(**new)), name)
-    with pytest.warns(DeprecationWarning, match="is now") as told:
+    with pytest.warns(FutureWarning, match="is now") as told:
         same(flow_of(kind(**former)), name)
     assert {w.filename for w in told} == {__file__}
     assert len(told) == len(former.keys() & stored_options(kind).keys())
@@ -71,7 +71,7 @@ def test_former_and_new_names_are_stored_alike(name: str) -> None:
 
 def test_batching_is_stored_alike() -> None:
     former, new = cases.BATCHING
-    with pytest.warns(DeprecationWarning, match="is now"):
+    with pytest.warns(FutureWarning, match="is now"):
         old = Batching(**former)
     for batching in (old, Batching(**new)):
         same(Flow(name="g", source=Mock(rows=1), sinks=(Noop(),), batching=batching), "batching")
@@ -79,7 +79,7 @@ def test_batching_is_stored_alike() -> None:
 
 def test_a_mirror_is_stored_alike() -> None:
     same(Mirror(**cases.MIRROR_NEW), "mirror_all")
-    with pytest.warns(DeprecationWarning, match="is now") as told:
+    with pytest.warns(FutureWarning, match="is now") as told:
         same(Mirror(**cases.MIRROR_OLD), "mirror_all")
     assert {w.filename for w in told} == {__file__}
 
@@ -91,7 +91,7 @@ def test_mirrors_of_each_shape_are_stored_as_before(name: str) -> None:
 
 @pytest.mark.parametrize("number", [1 / 3, 0.1 + 0.2, 1e-9, math.inf, 1e15])
 def test_a_former_number_that_no_timedelta_holds_is_stored_as_it_is(number: float) -> None:
-    with pytest.warns(DeprecationWarning, match="is now max_wait"):
+    with pytest.warns(FutureWarning, match="is now max_wait"):
         old = Batching(max_seconds=number)
     assert (old.stored()["max_seconds"], old.max_seconds) == (number, number)
     again = Batching.from_stored(json.loads(json.dumps(old.stored())))
@@ -114,14 +114,14 @@ def test_an_option_under_both_names_is_refused() -> None:
 
 def test_a_former_name_is_bound_as_the_new_one() -> None:
     with (
-        pytest.warns(DeprecationWarning, match="is now no_run"),
+        pytest.warns(FutureWarning, match="is now no_run"),
         pytest.raises(ConfigError, match="no_run: Input should be greater than"),
     ):
         AlertWhen(no_run_minutes=0)
 
 
 def test_a_bare_number_of_freshness_is_a_former_way_to_say_it() -> None:
-    with pytest.warns(DeprecationWarning, match=r"max_age_s is now max_age=timedelta\(seconds=300\)"):
+    with pytest.warns(FutureWarning, match=r"max_age_s is now max_age=timedelta\(seconds=300\)"):
         assert Freshness(300) == Freshness(timedelta(minutes=5))
 
 

@@ -284,7 +284,7 @@ def read_large_value(reference: str) -> Iterator[bytes]:
 
 def read_claim(reference: str) -> Iterator[bytes]:
     """Yield the bytes of a large value: the former name of `read_large_value`, for one version."""
-    warnings.warn("read_claim is now read_large_value", DeprecationWarning, stacklevel=2)
+    warnings.warn("read_claim is now read_large_value", FutureWarning, stacklevel=2)
     return read_large_value(reference)
 
 

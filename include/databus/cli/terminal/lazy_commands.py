@@ -90,4 +90,5 @@ def old_verb(old: str, new: str, command: Callable[..., None]) -> Callable[..., 
         tell_renamed(old, new)
         command(*args, **given)
 
+    called.__doc__ = f"Former name of `databus {new}`, for one version.\n\n{command.__doc__}"
     return called

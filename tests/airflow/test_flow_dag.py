@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from airflow.sdk import (
+    DAG,
     Asset,
     CronDataIntervalTimetable,
     CronTriggerTimetable,
@@ -19,8 +20,9 @@ from dateutil.relativedelta import relativedelta
 
 from databus import Flow, Kafka, Mirror, MysqlBinlog
 from databus.airflow import flow_dag, mirror_dag
+from databus.airflow.operators.single_task_run import WholeRunOperator
 from databus.airflow.operators.submit import SubmitTransferOperator
-from databus.airflow.operators.transfer import TransferOperator, WholeRunOperator
+from databus.airflow.operators.transfer import TransferOperator
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.airflow.timetable import staggered
 from databus.core.errors import ConfigError
@@ -120,6 +122,16 @@ def test_a_mirror_takes_the_same_schedules() -> None:
     with pytest.warns(FutureWarning, match="every= beside schedule= is now window"):
         dag = mirror_dag(mirror, schedule="@hourly", every=timedelta(minutes=10))
     assert dag.task_dict["transfer"].window_s == 620
+
+
+def test_former_names_are_taken_from_default_args_and_partial() -> None:
+    dag = DAG("former", default_args={"poll_s": 30, "max_seconds": 300, "window_s": 50})
+    with pytest.warns(FutureWarning, match="is now"):
+        lag = LagSensor(task_id="lag", flow=FLOW, dag=dag)
+    with pytest.warns(FutureWarning, match="window_s is now window"):
+        transfer = TransferOperator(task_id="transfer", flow=FLOW, dag=dag)
+    assert (lag.max_seconds, lag.poll_s, transfer.window_s) == (300, 30, 50)
+    assert LagSensor.partial(task_id="mapped", max_seconds=5, poll_s=3).expand(flow=[FLOW])
 
 
 def test_operators_and_sensors_accept_former_names() -> None:

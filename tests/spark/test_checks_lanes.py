@@ -20,7 +20,8 @@ from databus.rows.emit import emit
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.image_form import json_form
 from databus.rows.murmur2 import murmur2
-from databus.rows.violations import MARKS, ImageMarks
+from databus.rows.violation_bits import MARKS
+from databus.rows.violations import ImageMarks
 from databus.runtime.check import check, row_checks
 from databus.sources.mysql.row_filters import RowFilters
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions

@@ -129,7 +129,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
     with DAG(**{**options, "on_failure_callback": failed}) as dag:
         if together:
-            from databus.airflow.operators.transfer import WholeRunOperator
+            from databus.airflow.operators.single_task_run import WholeRunOperator
 
             _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
         else:

@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 _MODULES = (
     "databus.airflow.dags",
-    "databus.airflow.dags",
     "databus.airflow.reporting.alert_events",
     "databus.airflow.assets",
     "databus.airflow.operators.audit",
@@ -30,7 +29,7 @@ _MODULES = (
     "databus.airflow.operators.preflight",
     "databus.airflow.operators.submit",
     "databus.airflow.operators.transfer",
-    "databus.airflow.operators.transfer",
+    "databus.airflow.operators.single_task_run",
     # Airflow imports these when it serializes the first operator of a process.
     "airflow.providers.standard.operators.trigger_dagrun",
     "airflow.providers.standard.sensors.external_task",

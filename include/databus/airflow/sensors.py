@@ -14,6 +14,9 @@ from databus.core.flow import Flow
 from databus.core.former_names import seconds_of_former
 from databus.ops.health.head import FlowPosition, HeadLook
 
+_NOT_GIVEN = "not given"
+"""Stands for no number where None is one of the choices."""
+
 
 class _FlowSensor(BaseOperator):
     """Sensor of a flow: it looks once from the worker, and leaves the waiting to the triggerer.
@@ -22,16 +25,23 @@ class _FlowSensor(BaseOperator):
         flow: the flow, as `Flow(…)` returned it.
         poll: time between looks, e.g. timedelta(seconds=30); default 5 seconds.
         wait: time after which the task fails, e.g. timedelta(hours=1); default None, never.
+        poll_s: former name of `poll`, in seconds; default None.
         **options: further arguments of an operator, e.g. task_id="fresh".
     """
 
     ui_color = "#efe4fd"
 
     def __init__(
-        self, *, flow: Flow, poll: timedelta = timedelta(seconds=5), wait: timedelta | None = None, **options: Any
+        self,
+        *,
+        flow: Flow,
+        poll: timedelta = timedelta(seconds=5),
+        wait: timedelta | None = None,
+        poll_s: float | None = None,
+        **options: Any,
     ) -> None:
-        if "poll_s" in options:
-            poll = seconds_of_former(type(self).__name__, "poll_s", "poll", options.pop("poll_s"))
+        if poll_s is not None:
+            poll = seconds_of_former(type(self).__name__, "poll_s", "poll", poll_s)
         super().__init__(**options)
         self.flow, self.poll_s, self.wait = flow, poll.total_seconds(), wait
 
@@ -81,6 +91,7 @@ class ChangesSensor(_FlowSensor):
         flow: the flow, as `Flow(…)` returned it.
         poll: time between looks, e.g. timedelta(seconds=30); default 5 seconds.
         wait: time after which the task fails, e.g. timedelta(hours=1); default None, never.
+        poll_s: former name of `poll`, in seconds; default None.
         **options: further arguments of an operator, e.g. task_id="changes".
     """
 
@@ -106,14 +117,20 @@ class LagSensor(_FlowSensor):
         max_lag: greatest age of the oldest uncommitted change, e.g. timedelta(minutes=5); default one minute, None for
             no such bound.
         max_bytes: most log bytes that are not committed, e.g. 1_000_000; default None, no such bound.
+        max_seconds: former name of `max_lag`, in seconds; not given by default.
         **options: flow, poll and wait as of `ChangesSensor`, and further arguments of an operator.
     """
 
     def __init__(
-        self, *, max_lag: timedelta | None = timedelta(minutes=1), max_bytes: int | None = None, **options: Any
+        self,
+        *,
+        max_lag: timedelta | None = timedelta(minutes=1),
+        max_bytes: int | None = None,
+        max_seconds: Any = _NOT_GIVEN,
+        **options: Any,
     ) -> None:
-        if "max_seconds" in options:
-            max_lag = seconds_of_former("LagSensor", "max_seconds", "max_lag", options.pop("max_seconds"))
+        if max_seconds != _NOT_GIVEN:
+            max_lag = seconds_of_former("LagSensor", "max_seconds", "max_lag", max_seconds)
         super().__init__(**options)
         self.max_seconds = None if max_lag is None else max_lag.total_seconds()
         self.max_bytes = max_bytes

@@ -42,6 +42,8 @@ def segments(
 ) -> None:
     """List and prune the log segments in the segment store."""
     if context.invoked_subcommand is not None:
+        if prune or execute or keep is not None or output is not Format.TABLE:
+            raise typer.BadParameter(f"write options behind `{context.invoked_subcommand}`, not before it")
         return
     if execute and not prune:
         raise typer.BadParameter("--execute goes with --prune")

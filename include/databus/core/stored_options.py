@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class StoredOption(Generic[T]):
-    """Stored form of an option: `timeout_s: ClassVar = Stored[float]("timeout", SECOND)` in the spec's class.
+    """Stored form of an option: `timeout_s: ClassVar = StoredOption[float]("timeout", SECOND)` in the spec's class.
 
     Its name stands in JSON, and is accepted from a person for one version, with a warning. Inside, `spec.timeout_s`
     reads the number.

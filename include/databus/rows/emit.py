@@ -18,7 +18,7 @@ from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.variant import arrow_schema
-from databus.rows.violations import MARKS
+from databus.rows.violation_bits import MARKS
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""

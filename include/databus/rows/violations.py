@@ -17,11 +17,6 @@ from databus.rows.flags import flag_reason
 from databus.rows.variant_columns import column_state
 from databus.rows.variant_kernels import ABSENT
 
-MARKS = "marks"
-"""Name of the column that carries them: bit i stands for the flow's i-th row check."""
-
-MOST_CHECKS = 63
-
 Mask = npt.NDArray[np.bool_]
 
 

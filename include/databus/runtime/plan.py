@@ -119,7 +119,7 @@ def next_plan(
 
 
 def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:
-    """Recall nothing: markers of a drained piece of a backfill are not refreshed, and nobody can rewind it."""
+    """Recall a replay's markers: nothing refreshes those of a drained piece, and nobody can rewind it."""
     if session.replays:
         recall_piece(session.sinks, plan, lease, checkpoint, session.clock.now(), accept=session.consents)
 

@@ -19,7 +19,8 @@ from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.rows.violations import MARKS, ImageMarks
+from databus.rows.violation_bits import MARKS
+from databus.rows.violations import ImageMarks
 from databus.testing.table_batches import batch, column, transactions
 from tests.contract.row_check_cases import CASES, ROWS, SCHEMA, row
 

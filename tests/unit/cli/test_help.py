@@ -136,3 +136,10 @@ def test_no_text_of_help_names_an_old_verb() -> None:
 def test_the_help_of_an_old_verb_names_the_new_one(old: tuple[str, ...], new: str) -> None:
     found = CliRunner().invoke(app, [*old, "--help"])
     assert f"Former name of `{new}`" in found.stdout
+
+
+def test_options_of_the_old_form_are_refused_before_a_new_verb(tmp_path: Path) -> None:
+    env = {"DATABUS_SEGMENT_STORE": str(tmp_path)}
+    found = CliRunner().invoke(app, ["segments", "--keep", "30d", "prune", "--execute"], env=env)
+    assert found.exit_code == 2
+    assert "write options behind" in found.stderr

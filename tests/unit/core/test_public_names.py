@@ -89,7 +89,7 @@ def test_every_option_says_what_it_is_and_its_default(name: str) -> None:
         "dags:flow_dag", "dags:mirror_dag", "sensors:ChangesSensor", "sensors:LagSensor",
         "notifiers:AlertNotifier", "operators.transfer:TransferOperator", "operators.submit:SubmitTransferOperator",
         "operators.audit:AuditOperator", "operators.preflight:PreflightOperator",
-        "operators.transfer:WholeRunOperator", "backfills.operator:BackfillOperator",
+        "operators.single_task_run:WholeRunOperator", "backfills.operator:BackfillOperator",
         "triggers:ChangesTrigger", "triggers:LagTrigger",
     ],
 )  # fmt: skip

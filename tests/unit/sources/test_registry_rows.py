@@ -13,7 +13,7 @@ from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.rows.violations import MARKS
+from databus.rows.violation_bits import MARKS
 from databus.runtime.check import row_checks
 from databus.runtime.direct.row_checks import can_mark, held_rows, holding, image_marks
 from databus.schema_registry import decoder as of_values

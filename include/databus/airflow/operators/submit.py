@@ -48,6 +48,7 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
         window: how long it moves rows at most, e.g. timedelta(minutes=5); default one minute.
         conn_id: the Spark connection, e.g. "spark_yarn"; default "spark_default".
         conf: further settings of Spark, e.g. {"spark.executor.memory": "4g"}; default none.
+        window_s: former name of `window`, in seconds; default None.
         **options: further arguments of SparkSubmitOperator, e.g. task_id="transfer".
     """
 
@@ -60,10 +61,11 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
         window: timedelta = timedelta(minutes=1),
         conn_id: str = "spark_default",
         conf: dict[str, str] | None = None,
+        window_s: float | None = None,
         **options: Any,
     ) -> None:
-        if "window_s" in options:
-            window = seconds_of_former(type(self).__name__, "window_s", "window", options.pop("window_s"))
+        if window_s is not None:
+            window = seconds_of_former(type(self).__name__, "window_s", "window", window_s)
         super().__init__(conn_id=conn_id, name=f"databus-{flow.name}", conf={**SPARK_CONF, **(conf or {})}, **options)
         self.flow = flow
         self.window_s = window.total_seconds()

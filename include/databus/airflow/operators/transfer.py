@@ -12,8 +12,6 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.operators.audit import AuditOfRun, with_outputs
-from databus.airflow.operators.preflight import ProbeOfFlow
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage
@@ -73,6 +71,7 @@ class TransferOperator(LineageOfRun, BaseOperator):
         flow: the flow, as `Flow(…)` returned it.
         window: how long it moves rows at most, e.g. timedelta(minutes=5); default one minute.
         conn_id: the Spark Connect connection, e.g. "spark_east"; default "spark_connect_default".
+        window_s: former name of `window`, in seconds; default None.
         **options: further arguments of an operator, e.g. task_id="transfer".
     """
 
@@ -84,10 +83,11 @@ class TransferOperator(LineageOfRun, BaseOperator):
         flow: Flow,
         window: timedelta = timedelta(minutes=1),
         conn_id: str = "spark_connect_default",
+        window_s: float | None = None,
         **options: Any,
     ) -> None:
-        if "window_s" in options:
-            window = seconds_of_former(type(self).__name__, "window_s", "window", options.pop("window_s"))
+        if window_s is not None:
+            window = seconds_of_former(type(self).__name__, "window_s", "window", window_s)
         super().__init__(**options)
         self.flow = flow
         self.window_s = window.total_seconds()
@@ -129,24 +129,3 @@ class TransferOperator(LineageOfRun, BaseOperator):
         self.log.warning("asked to stop: finishing the batch in hand, then releasing the lease")
         self._drain.request()
         self._deadline.start()
-
-
-class WholeRunOperator(ProbeOfFlow, AuditOfRun, TransferOperator):
-    """Probes, moves rows until nothing is new, and audits, each as the task of that name does in other modes.
-
-    A retry does all three again: rows that were committed are not moved again, and count in the audit of the run.
-
-    Args:
-        flow: the flow, as `Flow(…)` returned it.
-        **options: window and conn_id as of `TransferOperator`, and further arguments of an operator.
-    """
-
-    def __init__(self, *, flow: Flow, **options: Any) -> None:
-        super().__init__(flow=flow, outlets=with_outputs(flow, options), **options)
-
-    def execute(self, context: Any) -> dict[str, Any]:
-        """Return what moved; findings and the audit's lines are in the log."""
-        self.probed(context)
-        summary = self.moved(context)
-        self.audited(context)
-        return summary

@@ -49,11 +49,11 @@ _COLUMNS = {
 }  # fmt: skip
 _READ = {
     "kafka": (
-        "op", "database", "table", "schema_id", "key", "key_hash", "file", "position", "gtid", "ordinal", "part",
+        "op", "database", "table", "schema_id", "key", "key_hash", "log", "place", "transaction", "ordinal", "part",
         "event_id", "ts_ms", "server_id", "statement", "flags", "route",
     ),
     "elasticsearch": (
-        "op", "database", "table", "key", "key_hash", "file", "position", "ordinal", "part", "event_id", "statement",
+        "op", "database", "table", "key", "key_hash", "log", "place", "ordinal", "part", "event_id", "statement",
         "flags", "absent", "other_key", "route",
     ),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from databus.core.state.plan import SourcePlan
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
-from databus.rows.violations import MARKS, MOST_CHECKS
+from databus.rows.violation_bits import MARKS, MOST_CHECKS
 from databus.runtime.check import row_checks
 
 if TYPE_CHECKING:

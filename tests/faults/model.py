@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from databus.checkpoints import claimant, zookeeper
+from databus.checkpoints import claimant, flows, zookeeper
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.core.batching import Batching
@@ -69,7 +69,7 @@ class Model:
         self.size = size
         self.zk = ModelSession()
         connection = Connection(conn_id="model", conn_type="zookeeper", host="model", extra={"history": 1})
-        with mock.patch.object(zookeeper, "ZooKeeperSession", return_value=self.zk):
+        with mock.patch.object(flows, "ZooKeeperSession", return_value=self.zk):
             self.store = zookeeper.ZooKeeperCheckpoints(connection, SimpleNamespace(now=lambda: NOW))
         self._known: dict[int, tuple[int, int]] = {}
         self._nodes: list[Nodes] = []

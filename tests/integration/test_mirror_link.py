@@ -34,12 +34,13 @@ world = given.world
 @contextmanager
 def link(world: KafkaWorld, side: str) -> Iterator[tuple[TcpProxy, dict[str, str]]]:
     """Put the link before one side; yield it, and the mirror's two connections."""
-    conn_ids = {"source": "kafka_east", "target": "kafka_west"}
+    conn_ids = {"source_conn_id": "kafka_east", "target_conn_id": "kafka_west"}
     far = world.east if side == "source" else world.west
     with TcpProxy(far.servers, kafka=True) as proxy:
         proxy.delay_s = ROUND_TRIP_S / 2
         extra = {"bootstrap.servers": f"127.0.0.1:{proxy.port}", "reconnect.backoff.max.ms": 500}
-        yield proxy, {**conn_ids, side: world.override(conn_ids[side], extra=extra)}
+        option = f"{side}_conn_id"
+        yield proxy, {**conn_ids, option: world.override(conn_ids[option], extra=extra)}
 
 
 class Trouble(threading.Thread):

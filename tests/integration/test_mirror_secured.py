@@ -77,10 +77,11 @@ def test_wrong_credentials_of_either_side_are_named_before_anything_is_written(w
     east.write(topic, [{"value": b"v"}])
     wrong = {"password": "surely-wrong-7431"}, {"extra": {"security.protocol": "PLAINTEXT", "sasl.mechanism": None}}
     for changed in wrong:
-        conn_ids = {"source": "kafka_east", "target": "kafka_west", side: secured(world, **changed)}
+        option = f"{side}_conn_id"
+        conn_ids = {"source_conn_id": "kafka_east", "target_conn_id": "kafka_west", option: secured(world, **changed)}
         with pytest.raises((SourceAccessError, SinkAccessError)) as refused:
             world.run(mirror_of(world, topic, timeout=timedelta(seconds=10.0), **conn_ids))
-        assert conn_ids[side] in str(refused.value)
+        assert conn_ids[option] in str(refused.value)
         assert refused.value.hint
         assert "surely-wrong" not in str(refused.value)
     assert topic not in west.admin.list_topics(timeout=30).topics

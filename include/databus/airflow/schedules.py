@@ -24,14 +24,14 @@ from databus.core.errors.config import ConfigError
 from databus.core.former_names import at_caller, caller, warn_of_former
 
 Schedule = timedelta | relativedelta | str | BaseTimetable | CoreTimetable | BaseAsset | Collection[BaseAsset] | None
-"""What `flow_dag(schedule=…)` takes."""
+"""Schedules that `flow_dag(schedule=…)` takes."""
 
 EVERY_MINUTE = timedelta(minutes=1)
 SHORTEST = timedelta(seconds=5)
-"""What a run takes at least."""
+"""Shortest time between two runs."""
 
 _FROM = datetime(2024, 1, 1, tzinfo=UTC)
-"""Where gaps between runs are looked for, a Monday: a fixed one, so that each parse of a file finds the same."""
+"""First day in which gaps between runs are searched, a Monday: fixed, so that each parse of a file finds the same."""
 
 _RUNS = 20
 """Runs of a timetable that are looked at: a file is parsed again and again."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 Plain = str | int | FiniteFloat
-"""What a check's option may be: JSON's scalars. Decimals and temporals of full precision are given as text."""
+"""Option values of a check: JSON's scalars. Decimals and temporals of full precision are given as text."""
 
 _EXACT_NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
 

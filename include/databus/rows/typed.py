@@ -42,7 +42,7 @@ _ARROW: dict[str, pa.DataType] = {
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _ABSENT = object()
 _REFUSALS = (ValueError, TypeError, OverflowError, ArithmeticError)
-"""What a conversion raises; Arrow's errors are among them."""
+"""Errors that a conversion raises; Arrow's are among them."""
 _Row = dict[str, Any] | None
 
 

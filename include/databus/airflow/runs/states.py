@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 _BEFORE_ROWS = ["preflight", "transfer"]
-"""What a run that has yet to move rows waits with; one whose audit waits will move none."""
+"""Task that waits in a run with rows still to move; a run whose audit waits will move none."""
 
 _WAITING = ["scheduled", "queued"]
 """A dead worker's task stays "running": it is not waited for."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from databus.core.tables.schemas import TableSchema
 
-INSERT, UPDATE, DELETE = 0, 1, 2
-"""Values of `TableBatch.op`."""
+INSERT, UPDATE, DELETE, READ = 0, 1, 2, 3
+"""Values of `TableBatch.op`; READ is a row that a snapshot read, which no event of the log has."""
 
 MAX_IMAGES = 32_768
 """Most row images that one TableBatch holds."""
@@ -63,7 +63,7 @@ class TableBatch:
     Attributes:
         schema: the table's columns; images follow its column order.
         images: one row per row image (an update has two), native Arrow types.
-        op: int8[n], INSERT, UPDATE or DELETE; n is the number of row changes.
+        op: int8[n], INSERT, UPDATE, DELETE or READ; n is the number of row changes.
         before_row: int32[n], row of the before-image in `images`, -1 for inserts and for images left out by a filter.
         after_row: int32[n], row of the after-image in `images`, -1 for deletes and for images left out by a filter.
         transaction: int32[n], index into the segment's `Transactions`.

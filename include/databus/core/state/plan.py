@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
+from databus.core.state.snapshot import ChunkFile, PlannedChunks
 from databus.core.stored_form import VERSION, Form, canonical_json
 from databus.core.tables.schemas import MovedColumns, RenamedTable, TableChange, TableSchema
 from databus.core.tables.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
-PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode", "closed_until")
+PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode", "closed_until", "chunks")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class SourcePlan:
         lost: what the log does not hold any more of a range that was planned before; the rest is read.
         rows_before: of each table's schema, how many rows lie before a transaction boundary in front of its first one:
             a range of so many ends before rows of this schema. Empty where a source does not tell.
+        chunks: chunk files of a snapshot whose rows are delivered before those of the range; their rows are in `rows`.
     """
 
     range: OffsetRange
@@ -79,6 +81,7 @@ class SourcePlan:
     table_changes: tuple[TableChange, ...] = ()
     rows_before: tuple[int, ...] = ()
     columns_moved: tuple[MovedColumns, ...] = ()
+    chunks: tuple[ChunkFile, ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:
@@ -190,6 +193,7 @@ class Plan:
         mode: "live", or "replay" where rows are moved again that the flow has moved before.
         closed_until: how far plans went, beyond this one, that were closed before they were committed: sinks without
             markers may hold rows up to there. None for nowhere, and left out of JSON then.
+        chunks: chunks of a snapshot that the batch takes along; None for none, and left out of JSON then.
     """
 
     installation: str
@@ -201,10 +205,12 @@ class Plan:
     clock: datetime
     mode: str = "live"
     closed_until: Offset | None = None
+    chunks: PlannedChunks | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
         closed: dict[str, Any] = {"closed_until": self.closed_until.to_json()} if self.closed_until is not None else {}
+        chunks: dict[str, Any] = {"chunks": self.chunks.to_json()} if self.chunks is not None else {}
         return PLAN.write(
             {
                 "installation": self.installation,
@@ -216,6 +222,7 @@ class Plan:
                 "clock": self.clock.isoformat(),
                 "mode": self.mode,
                 **closed,
+                **chunks,
             }
         )
 
@@ -237,6 +244,7 @@ class Plan:
             datetime.fromisoformat(data["clock"]),
             data["mode"],
             offset_from_json(data["closed_until"]) if "closed_until" in data else None,
+            PlannedChunks.from_json(data["chunks"]) if "chunks" in data else None,
         )
 
     @property

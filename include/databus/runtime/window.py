@@ -87,6 +87,8 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     checkpoint = take_over(ClaimedFlow.of(session, lease)) or _start(session, lease)
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
+    if session.snapshots is not None and not is_detached(session):
+        session.snapshots.begin(session.store, lease, session.source, checkpoint, session.clock.now())
     _page_out(session)
     sweep(session)
     return checkpoint

@@ -118,6 +118,11 @@ class Snapshot:
     finished_at: datetime | None = None
 
     @property
+    def under_way(self) -> bool:
+        """Return whether chunks are to be read: it is neither finished nor paused."""
+        return self.finished_at is None and not self.paused
+
+    @property
     def current(self) -> TableProgress | None:
         """Table that is read next; None when all are done."""
         return next((table for table in self.tables if table.state != "done"), None)

@@ -110,7 +110,7 @@ class SnapshotReader:
         most_rows: int,
         store: SegmentStore,
     ) -> tuple[ReadChunk | None, TableProgress]:
-        """Read the next chunk of a table; return it, None where nothing is left, with the table's progress behind it."""
+        """Read the next chunk of a table; return it (None where nothing is left) and the progress behind it."""
         name = TableName(*table.table.split(".", 1))
         definition = self._defined(view.opened, name)
         if definition is None:
@@ -122,9 +122,8 @@ class SnapshotReader:
             return None, replace(table, state="done")
         described = logged_table(definition, self._server.flavor)
         schema = described.to_schema(-1)
-        origin = ChunkOrigin(
-            covers.file, covers.pos, int(view.read_at.timestamp() * 1000), snapshot.number, table.chunks + 1
-        )
+        read_ms = int(view.read_at.timestamp() * 1000)
+        origin = ChunkOrigin(covers.file, covers.pos, read_ms, snapshot.number, table.chunks + 1)
         file = write_chunk(store, read_table(view.opened, described, chunk.condition, schema), schema, origin)
         state = "done" if chunk.last else "reading"
         progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
@@ -134,7 +133,7 @@ class SnapshotReader:
         """Return a table's definition, which holds until the view ends: the view's first look at the table locks it."""
         if not MysqlColumns(self._server).has(name.database, name.table):
             return None
-        opened.query(f"SELECT 1 FROM {_quoted(name.database)}.{_quoted(name.table)} LIMIT 1")
+        opened.query(f"SELECT 1 FROM {_quoted(name.database)}.{_quoted(name.table)} LIMIT 1")  # noqa: S608 - quoted
         return MysqlColumns(self._server).definitions([name.database]).get(name)
 
     def _chunk(

@@ -164,7 +164,7 @@ def _proposed(
     turns = session.snapshots
     beside = session.split or session.replays or session.passed is not None
     if takes_chunks and turns is not None and not beside and not is_detached(session):
-        planned = turns.plan(session.store, session.source, after, limit)
+        planned = turns.plan(session.store, session.source, after, limit, session.clock.now())
         if planned is not None:
             return planned
     return session.source.plan(after, limit), None

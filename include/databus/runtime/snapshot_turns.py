@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from databus.core.batching import Batching
@@ -57,7 +57,7 @@ class SnapshotTurns:
         log.info("flow %s: snapshot 1 of %d tables begins, about %d rows", self.flow, len(tables), rows)
 
     def plan(
-        self, store: CheckpointStore, source: Source, after: Offset, limit: Batching
+        self, store: CheckpointStore, source: Source, after: Offset, limit: Batching, now: datetime
     ) -> tuple[SourcePlan, PlannedChunks | None] | None:
         """Plan the next batch with chunks of the snapshot; None where none is under way, or none can be read now.
 
@@ -77,6 +77,8 @@ class SnapshotTurns:
             return None
         self._waits = False
         proposed, behind = planned
+        if behind is not None and behind.current is None:
+            behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)
 
     def committed(self, plan: Plan, now: datetime) -> None:

@@ -195,6 +195,8 @@ class _Window:
         """Tell whether the window passed the head that it began with, and this batch has nothing of the flow's own."""
         if self._head is None or any(counts.read for counts in report.tables.values()):
             return False
+        if report.plan.chunks is not None and report.plan.chunks.snapshot.under_way:
+            return False
         end = report.plan.range.end
         return end.compare(counted_as(self._head, end)) in (Ordering.EQUAL, Ordering.AFTER)
 

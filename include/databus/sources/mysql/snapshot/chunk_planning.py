@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from databus.binlog.decoding.table_batch import SchemaIds
+from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import RangeIndex
-from databus.binlog.segments.store import SegmentStore
 from databus.core.batching import Batching
-from databus.core.errors.source import SnapshotNotVisibleError
+from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotServerChangedError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
@@ -20,8 +20,9 @@ from databus.sources.mysql.dump.range_dumper import RangeDumper
 from databus.sources.mysql.flow_log import FlowLog
 from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.segments.address import LargeValueRules
-from databus.sources.mysql.snapshot.chunk_file import delete_chunk, narrowed_chunk, schema_of_chunk
+from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
 from databus.sources.mysql.snapshot.chunk_split import ChunkSplit
+from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import touched_keys
 from databus.sources.mysql.spec import MysqlBinlog
@@ -63,10 +64,10 @@ class ChunkPlanner:
             behind = self._log.lag(start).bytes
             if behind is None or behind > limit.max_bytes:
                 return None
-        store = self._log.stores.segments(start.server or self._log.server.identity)
+        store = self._log.stores.chunks(start.server or self._log.server.identity)
         try:
             chunks, after = self._reader.read(start, snapshot, limit, store)
-        except SnapshotNotVisibleError as error:
+        except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
             log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
             return None
         try:
@@ -79,11 +80,11 @@ class ChunkPlanner:
         self,
         start: BinlogOffset,
         read: tuple[list[ReadChunk], Snapshot],
-        store: SegmentStore,
+        store: ChunkStore,
         bounds: RangeBounds,
     ) -> tuple[SourcePlan, Snapshot | None]:
         chunks, snapshot = read
-        high = self._log.server.head()
+        high = after_reads(self._log.server, start)
         index = self._ranges.stage(start, None, replace(bounds, through=high), None)
         plan = SourcePlan(OffsetRange(start, start), (), 0, 0) if index is None else self._planned.described(index)
         end = self._log.server.binlog(plan.range.end)
@@ -116,12 +117,12 @@ class ChunkPlanner:
                 return f"{chunk.schema.full_name} has no key, and rows of it were changed meanwhile"
         return ""
 
-    def _narrowed(self, chunk: ReadChunk, index: RangeIndex | None, store: SegmentStore) -> ChunkFile:
+    def _narrowed(self, chunk: ReadChunk, index: RangeIndex | None, store: ChunkStore) -> ChunkFile:
         """Return the chunk without the rows whose keys the range has."""
         if index is None or chunk.schema.full_name not in {table.full_name for table in index.tables}:
             return chunk.file
         touched = touched_keys(index, store, self._ranges.capture, chunk.schema, chunk.key)
-        return narrowed_chunk(store, chunk.file, touched)
+        return without_touched(store, chunk.file, touched)
 
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
         """Return the plan with chunk files: their tables are numbered behind those of the range."""
@@ -130,7 +131,7 @@ class ChunkPlanner:
         ids = SchemaIds(plan.tables)
         store = self._store(plan)
         for chunk in chunks:
-            ids.number(schema_of_chunk(store, chunk))
+            ids.number(open_chunk(store.address(chunk.name), chunk.sha256).head.schema)
         more = len(ids.schemas) - len(plan.tables)
         return replace(
             plan,
@@ -153,12 +154,12 @@ class ChunkPlanner:
         """Delete a plan's chunk files."""
         self._drop(self._store(plan), plan.chunks)
 
-    def _store(self, plan: SourcePlan) -> SegmentStore:
-        return self._log.stores.segments(self._log.server.binlog(plan.range.end).server)
+    def _store(self, plan: SourcePlan) -> ChunkStore:
+        return self._log.stores.chunks(self._log.server.binlog(plan.range.end).server)
 
-    def _drop(self, store: SegmentStore, files: Sequence[ChunkFile]) -> None:
+    def _drop(self, store: ChunkStore, files: Sequence[ChunkFile]) -> None:
         for file in files:
-            delete_chunk(store, file)
+            store.delete(file.name)
 
 
 def _counted(snapshot: Snapshot, files: Sequence[ChunkFile]) -> Snapshot:

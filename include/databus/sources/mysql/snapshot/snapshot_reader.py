@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.schema_history.definition import TableDefinition, TableName
-from databus.binlog.segments.store import SegmentStore
+from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.server.wire import ServerConnection
 from databus.core.batching import Batching
 from databus.core.positions.offsets import BinlogOffset
@@ -16,7 +16,8 @@ from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.chunk_bounds import Chunk, next_chunk, rows_estimated, rows_of_chunk, whole_table
-from databus.sources.mysql.snapshot.chunk_file import ChunkOrigin, write_chunk
+from databus.sources.mysql.snapshot.chunk_file import write_chunk
+from databus.sources.mysql.snapshot.chunk_form import ChunkHead
 from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
@@ -74,7 +75,7 @@ class SnapshotReader:
         )
 
     def read(
-        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: SegmentStore
+        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore
     ) -> tuple[list[ReadChunk], Snapshot]:
         """Read the next chunks; return them with the snapshot as it stands behind them.
 
@@ -85,7 +86,7 @@ class SnapshotReader:
             store: takes the chunk files.
 
         Raises:
-            SnapshotNotVisibleError: the server does not show yet what lies before `covers`.
+            SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`.
             SourceError: a table cannot be read.
         """
         chunks: list[ReadChunk] = []
@@ -108,7 +109,7 @@ class SnapshotReader:
         snapshot: Snapshot,
         table: TableProgress,
         most_rows: int,
-        store: SegmentStore,
+        store: ChunkStore,
     ) -> tuple[ReadChunk | None, TableProgress]:
         """Read the next chunk of a table; return it (None where nothing is left) and the progress behind it."""
         name = TableName(*table.table.split(".", 1))
@@ -123,8 +124,9 @@ class SnapshotReader:
         described = logged_table(definition, self._server.flavor)
         schema = described.to_schema(-1)
         read_ms = int(view.read_at.timestamp() * 1000)
-        origin = ChunkOrigin(covers.file, covers.pos, read_ms, snapshot.number, table.chunks + 1)
-        file = write_chunk(store, read_table(view.opened, described, chunk.condition, schema), schema, origin)
+        number = 1 + sum(each.chunks for each in snapshot.tables)
+        head = ChunkHead(schema, snapshot.number, number, read_ms)
+        file = write_chunk(store, head, read_table(view.opened, described, chunk.condition, schema))
         state = "done" if chunk.last else "reading"
         progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
         return ReadChunk(file, schema, key.columns if key else ()), progress

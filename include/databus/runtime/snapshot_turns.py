@@ -38,7 +38,7 @@ class SnapshotTurns:
     _waits: bool = field(default=False, init=False)
 
     def begin(
-        self, store: CheckpointStore, lease: Lease, source: Source, checkpoint: Checkpoint, now: datetime
+        self, store: CheckpointStore, lease: Lease, source: Source, checkpoint: Checkpoint, who: str, now: datetime
     ) -> None:
         """Look for a snapshot under a new claim, and begin the initial one of a flow that has moved nothing yet.
 
@@ -52,7 +52,9 @@ class SnapshotTurns:
         tables = tuple(source.snapshot_tables())
         if not tables:
             return
-        self._known = store.begin_snapshot(self.flow, Snapshot(1, "initial", now, tables), lease)
+        self._known = store.begin_snapshot(
+            self.flow, lease, Snapshot(1, "initial", now, tables), who, "rows from before the flow"
+        )
         rows = sum(table.estimate or 0 for table in tables)
         log.info("flow %s: snapshot 1 of %d tables begins, about %d rows", self.flow, len(tables), rows)
 

@@ -88,7 +88,9 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
     if session.snapshots is not None and not is_detached(session):
-        session.snapshots.begin(session.store, lease, session.source, checkpoint, session.clock.now())
+        session.snapshots.begin(
+            session.store, lease, session.source, checkpoint, session.identity.run_id, session.clock.now()
+        )
     _page_out(session)
     sweep(session)
     return checkpoint

@@ -100,6 +100,30 @@ class SourceDivergedError(SourceError):
     code = "source_diverged"
 
 
+class SnapshotNotYetVisibleError(SourceError):
+    """A consistent view does not show yet what the flow has read from the log: the chunk is read anew later."""
+
+    code = "snapshot_not_yet_visible"
+    retryable = True
+    default_hint = (
+        "Nothing was read and nothing is lost: the stream goes on, and the chunk is tried again. If it goes on so, "
+        "look for commits that wait: semi-sync for a replica, FLUSH TABLES WITH READ LOCK for a long statement."
+    )
+
+
+class SnapshotServerChangedError(SourceUnavailableError):
+    """Another server than the checkpoint's answers a snapshot: the chunk is read anew once the stream has followed."""
+
+    code = "snapshot_server_changed"
+    default_hint = "A failover: once the stream has found its place on that server, the chunk is read there."
+
+
+class SnapshotRefusedError(SourceError):
+    """The server or the account lacks something without which a snapshot would lose rows or updates."""
+
+    code = "snapshot_refused"
+
+
 class UnloggedChangeError(SourceError):
     """The log goes on with a statement that changes rows without row events, and the flow is to stop before it."""
 

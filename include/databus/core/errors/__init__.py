@@ -20,6 +20,7 @@ from databus.core.errors.checkpoint import (
     FlowPausedError,
     LeaseBusyError,
     PlanChangedError,
+    SnapshotUnfinishedError,
     StaleEpochError,
 )
 from databus.core.errors.config import (
@@ -119,6 +120,7 @@ __all__ = [
     "SinkSettingError",
     "SinkTransactionHangingError",
     "SinkUnavailableError",
+    "SnapshotUnfinishedError",
     "SourceAccessError",
     "SourceDivergedError",
     "SourceError",

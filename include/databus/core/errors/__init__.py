@@ -20,6 +20,7 @@ from databus.core.errors.checkpoint import (
     FlowPausedError,
     LeaseBusyError,
     PlanChangedError,
+    SnapshotUnfinishedError,
     StaleEpochError,
 )
 from databus.core.errors.config import (
@@ -125,6 +126,7 @@ __all__ = [
     "SnapshotNotYetVisibleError",
     "SnapshotRefusedError",
     "SnapshotServerChangedError",
+    "SnapshotUnfinishedError",
     "SourceAccessError",
     "SourceDivergedError",
     "SourceError",

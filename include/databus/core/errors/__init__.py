@@ -50,6 +50,7 @@ from databus.core.errors.sink import (
     SinkUnavailableError,
 )
 from databus.core.errors.source import (
+    ChunkFileError,
     ClaimError,
     DecodeError,
     LargeValueError,
@@ -81,6 +82,7 @@ __all__ = [
     "CheckpointFormatError",
     "CheckpointTooLargeError",
     "CheckpointUnavailableError",
+    "ChunkFileError",
     "ClaimError",
     "ConfigError",
     "ConnectionMissingError",

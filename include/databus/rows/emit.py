@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
+from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
@@ -26,9 +26,12 @@ MAX_BATCH_BYTES = 64 << 20
 NO_SCHEMA = -1
 """`schema_id` of rows that are statements."""
 
-_FILTERED = 3
+_FILTERED = 4
+"""Operation of a row of which no image is left, beside those of `TableBatch.op`."""
+
 _NAMES = pa.list_(pa.string())
-_LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value, Op.FILTERED.value])
+_OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, _FILTERED: Op.FILTERED}
+_LETTERS = pa.array([_OPS[number].value for number in range(len(_OPS))])
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def emit(
 
     An update that changes the primary key becomes a delete of the old key (part 0, with the before-image) and an
     insert of the new one (part 1, with the after-image). So does an update of which a row filter kept one image only.
-    What has no image left is a row of op "f" without key, so that it is counted.
+    What has no image left is a row of op "f" without key, so that it is counted. What a snapshot read is a row of op
+    "r", which has an after-image alone.
 
     Args:
         batch: row changes of one table.
@@ -251,13 +255,17 @@ def _provenance(
     used, of_row = np.unique(transaction, return_inverse=True)
     gtid = transactions.gtid.take(pa.array(used))
     position = transactions.end_pos[used]
+    told = gtid if transactions.heads is None else transactions.heads.take(pa.array(used))
     heads = [
         prefix + (text or f"{server}:{transactions.file}:{end}")  # a GTID names the same transaction on every server
-        for text, end in zip(gtid.to_pylist(), position.tolist(), strict=True)
+        for text, end in zip(told.to_pylist(), position.tolist(), strict=True)
     ]
     index = pa.array(of_row)
+    number = ordinal
+    if transactions.first_ordinal is not None:
+        number = ordinal - transactions.first_ordinal[used][of_row]
     event_id = pc.binary_join_element_wise(
-        pa.array(heads).take(index), pa.array(ordinal).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
+        pa.array(heads).take(index), pa.array(number).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
     )
     return {
         "log": _constant(transactions.file, len(ordinal)),

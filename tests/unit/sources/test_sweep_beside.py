@@ -51,7 +51,7 @@ class Store:
         return SimpleNamespace(offset=self.stands[name]) if name in self.stands else None
 
     def pending_plan(self, name: str) -> Any:
-        return SimpleNamespace(range=self.plans[name]) if name in self.plans else None
+        return SimpleNamespace(range=self.plans[name], chunks=None) if name in self.plans else None
 
     def sinks_behind(self, name: str) -> list[str]:
         return ["search"] if name in self.behind else []

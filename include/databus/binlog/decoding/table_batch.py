@@ -30,6 +30,9 @@ class Transactions:
         gtid: Arrow string array, "" for a transaction without GTID.
         ts_ms: int64, commit time at the original source, ms since the epoch.
         server_id: int64, server_id that wrote the transaction.
+        heads: Arrow string array, what event ids begin with instead of GTID or place, where no transaction of the log
+            made the rows; None for transactions of the log.
+        first_ordinal: int64, ordinal from which the event ids of each of `heads` count; None where they count from 0.
     """
 
     file: str
@@ -38,6 +41,8 @@ class Transactions:
     gtid: pa.StringArray
     ts_ms: npt.NDArray[np.int64]
     server_id: npt.NDArray[np.int64]
+    heads: pa.StringArray | None = None
+    first_ordinal: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.end_pos)

@@ -4,7 +4,7 @@ Layout: `<root>/<flow>/<server>/<file>.<pos>-<file>.<pos>/` holds the segment fi
     range is staged in a
 folder beside it and moved at its end; the index is written last, so a folder with an index is whole.
 `<root>/<flow>/<server>/prepared/` keeps the events of XA transactions that are pending at the end of a range, and
-beside each what its tables were at its place.
+beside each what its tables were at its place; `<root>/<flow>/<server>/chunks/` the chunks of a snapshot (`ChunkStore`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ LEFT_AGE_S = 86_400.0
 _INDEX = "index.json"
 PINS = "prepared"
 """Folder of the kept copies of prepared transactions."""
+
+CHUNKS = "chunks"
+"""Folder of the chunk files of a snapshot."""
 
 _DESCRIPTION = ".json"
 """Ending of the file beside a kept prepare that names its xid and holds what its tables were."""
@@ -230,7 +233,7 @@ class SegmentStore:
             self._files.invalidate_cache(self._home)
             found = self._files.ls(self._home, detail=True)
             folders = [str(e["name"]).rstrip("/") for e in found if e["type"] == "directory"]
-            ranges = [folder for folder in folders if not folder.endswith(f"/{PINS}")]
+            ranges = [folder for folder in folders if not folder.endswith((f"/{PINS}", f"/{CHUNKS}"))]
             return [folder for folder in ranges if now - self._written_at(folder, now) > LEFT_AGE_S]
         except FileNotFoundError:
             return []

@@ -51,6 +51,7 @@ from databus.core.errors.sink import (
     SinkUnavailableError,
 )
 from databus.core.errors.source import (
+    ChunkFileError,
     ClaimError,
     DecodeError,
     LargeValueError,
@@ -85,6 +86,7 @@ __all__ = [
     "CheckpointFormatError",
     "CheckpointTooLargeError",
     "CheckpointUnavailableError",
+    "ChunkFileError",
     "ClaimError",
     "ConfigError",
     "ConnectionMissingError",

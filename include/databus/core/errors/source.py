@@ -40,6 +40,17 @@ class SegmentStoreFullError(SourceUnavailableError):
     )
 
 
+class ChunkFileError(SourceError):
+    """A chunk file of a snapshot that a plan names is gone or damaged; none of its rows was used."""
+
+    code = "snapshot_chunk_lost"
+    default_hint = (
+        "Bring the segment store (DATABUS_SEGMENT_STORE) or this file back, under the same path for every worker: the "
+        "batch then goes on. Where nothing of the batch was written, it can be planned anew instead: its chunks are "
+        "read from the tables again."
+    )
+
+
 class LargeValueError(SourceError):
     """A reference to a large value names none of the segment store, or the value there is gone or damaged."""
 

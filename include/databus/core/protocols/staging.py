@@ -30,6 +30,10 @@ class StagedPlans(Protocol):
         """Return the ranges of all plans of the flow that are in flight, those of sinks behind included."""
         ...
 
+    def chunks(self) -> Collection[str] | None:
+        """Return the names of the chunk files of a snapshot that these plans name; None when that cannot be told."""
+        ...
+
     def places(self) -> Collection[Offset] | None:
         """Return where the flow and its sinks behind stand, and both ends of their plans in flight; None at first."""
         ...

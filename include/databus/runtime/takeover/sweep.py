@@ -12,6 +12,7 @@ from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.protocols.staging import NeededSegments, StagingSource
 from databus.core.state.backfill import piece_of
 from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.plan import Plan
 from databus.runtime.context import FlowSession
 from databus.runtime.zookeeper_loss.policy import is_detached
 
@@ -41,7 +42,12 @@ class _Plans:
         self._beside = session.raw_store or session.store
 
     def in_flight(self) -> list[OffsetRange]:
-        return _planned(self._session.store, self._session.flow.name)
+        return [plan.range for plan in self._plans()]
+
+    def chunks(self) -> set[str] | None:
+        if self._session.store.sinks_behind(self._session.flow.name):
+            return None  # chunks that the flow has passed may be theirs yet
+        return {file.name for plan in self._plans() if plan.chunks is not None for file in plan.chunks.files}
 
     def places(self) -> list[Offset] | None:
         flow, store = self._session.flow.name, self._session.store
@@ -60,10 +66,13 @@ class _Plans:
         found = self._session.backfills.backfill(flow, id_) if self._session.backfills else None
         if found is None or number >= len(found.pieces):
             return None  # of another installation, or older than this ZooKeeper
-        ranges, checkpoint = _planned(self._beside, name), self._beside.load(name)
+        ranges, checkpoint = [plan.range for plan in _planned(self._beside, name)], self._beside.load(name)
         reached = checkpoint and checkpoint.offset.compare(found.pieces[number].end) is Ordering.EQUAL
         behind = self._beside.sinks_behind(name)
         return NeededSegments(ranges, over=bool(reached) and not ranges and not behind)
+
+    def _plans(self) -> list[Plan]:
+        return _planned(self._session.store, self._session.flow.name)
 
     @contextmanager
     def held(self, name: str) -> Iterator[bool]:
@@ -82,9 +91,9 @@ class _Plans:
             lease.release()
 
 
-def _planned(store: CheckpointStore, name: str) -> list[OffsetRange]:
+def _planned(store: CheckpointStore, name: str) -> list[Plan]:
     plans = [view.pending_plan(name) for view in _views(store, name)]
-    return [plan.range for plan in plans if plan is not None]
+    return [plan for plan in plans if plan is not None]
 
 
 def _views(store: CheckpointStore, name: str) -> list[CheckpointStore]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from databus.binlog.schema_history.store import HistoryStore
+from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.segments.kept_prepares import KeptPrepares
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.segments.staged_beside import REHEARSAL, StagedBeside
@@ -47,6 +48,10 @@ class FlowStores:
             self._segments[server] = SegmentStore(self._root, self._flow, server)
         return self._segments[server]
 
+    def chunks(self, server: str = "") -> ChunkStore:
+        """Return the store of the chunk files beside this server's segments, or beside a former server's."""
+        return ChunkStore(self._root, self._flow, server or self._server.identity)
+
     def former(self) -> Sequence[SegmentStore]:
         """Return the stores of other servers' segments: of those that the flow read before a failover."""
         known = servers_with_segments(self._root, self._flow)
@@ -69,8 +74,8 @@ class FlowStores:
     def sweep(self, plans: StagedPlans) -> None:
         """Delete ranges that a kill left and nobody planned; only under the flow's lease.
 
-        What pieces of its backfills, rehearsals and looks at the log left beside its folder goes too, and copies of
-        prepared transactions that neither the flow nor a sink behind can need.
+        What pieces of its backfills, rehearsals and looks at the log left beside its folder goes too, chunk files that
+        no plan names, and copies of prepared transactions that neither the flow nor a sink behind can need.
 
         Args:
             plans: tells what is planned; asked only where something is left.
@@ -82,8 +87,17 @@ class FlowStores:
         for store, found in left:
             for folder in store.sweep(found, kept):
                 log.info("flow %s: %s was left by a kill and is in no plan: deleted", self._flow, folder)
+        self._sweep_chunks(servers, plans)
         self._sweep_copies(servers, plans)
         self._sweep_beside(plans)
+
+    def _sweep_chunks(self, servers: Sequence[str], plans: StagedPlans) -> None:
+        stores = [self.chunks(server) for server in servers]
+        old = [(store, names) for store in stores if (names := store.old(time.time()))]
+        planned = plans.chunks() if old else None
+        for store, names in old:
+            for name in store.sweep(names, planned):
+                log.info("flow %s: the chunk file %s is in no plan: deleted", self._flow, name)
 
     def _sweep_copies(self, servers: Sequence[str], plans: StagedPlans) -> None:
         # A live flow rehearses each hour, so that its rehearsals' folder is never left for long as a whole.

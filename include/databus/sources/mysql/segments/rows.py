@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.decoding.decode import DecodedEvents, decode_events
+from databus.binlog.decoding.decode import DecodedEvents, TableFilter, decode_events
 from databus.binlog.decoding.piecewise import decode_pieces
 from databus.binlog.decoding.table_batch import SchemaIds
 from databus.binlog.log.expansion import plain_bytes
@@ -62,36 +62,58 @@ class _CountedChanges:
 def _numba_rows(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, emission: Emission
 ) -> Iterator[pa.RecordBatch]:
-    ids = SchemaIds(split.tables)
-    definitions = _definitions(segment, split)
     most = None if split.large_values is None else split.large_values.over_bytes
+    definitions = _definitions(segment, split)
+    for decoded in decoded_segment(data, segment, split.capture, SchemaIds(split.tables), definitions, most):
+        yield from _in_order(decoded, emission)
+
+
+def decoded_segment(  # noqa: PLR0913 - as decode_events
+    data: npt.NDArray[np.uint8],
+    segment: SegmentAddress,
+    tables: TableFilter,
+    ids: SchemaIds,
+    definitions: PinnedDefinitions | None,
+    most_bytes: int | None,
+) -> Iterator[DecodedEvents]:
+    """Yield the contents of a segment: at once, or piece by piece where it is large.
+
+    Args:
+        data: its bytes.
+        segment: where they are of.
+        tables: which tables' rows are wanted.
+        ids: numbers for schemas.
+        definitions: what its TABLE_MAP events leave open.
+        most_bytes: a larger value comes out as a `LargeValue`; None to read all.
+
+    Raises:
+        DecodeError: damaged or unsupported bytes; damage of rows shows while iterating.
+    """
     if len(data) > _WHOLE_BYTES or plain_bytes(data) > _WHOLE_BYTES:
-        for piece in decode_pieces(
+        yield from decode_pieces(
             data,
             file=segment.file,
             base_pos=segment.start_pos,
-            tables=split.capture,
+            tables=tables,
             schema_ids=ids,
             definitions=definitions,
             forget=lambda: release(data),
             commit=segment.commits,
-            most_bytes=most,
-        ):
-            yield from _in_order(piece, emission)
+            most_bytes=most_bytes,
+        )
         return
     # Segments are cut at XA COMMITs, so a commit's rows never lie in its own segment.
     prepared: PreparedRows = segment.commits or "elsewhere"
-    decoded = decode_events(
+    yield decode_events(
         data,
         file=segment.file,
         base_pos=segment.start_pos,
-        tables=split.capture,
+        tables=tables,
         schema_ids=ids,
         definitions=definitions,
         prepared=prepared,
-        most_bytes=most,
+        most_bytes=most_bytes,
     )
-    yield from _in_order(decoded, emission)
 
 
 def _in_order(decoded: DecodedEvents, emission: Emission) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,7 @@ from databus.core.errors.config import (
     RunConfError,
     SandboxError,
     ServerUnknownError,
+    SnapshotConditionError,
     UnknownKindError,
 )
 from databus.core.errors.root import DatabusError
@@ -63,6 +64,7 @@ from databus.core.errors.source import (
     SchemaUnknownError,
     SegmentStoreFullError,
     ServerIdTakenError,
+    SnapshotKeyChangedError,
     SnapshotNotYetVisibleError,
     SnapshotRefusedError,
     SnapshotServerChangedError,
@@ -125,6 +127,8 @@ __all__ = [
     "SinkSettingError",
     "SinkTransactionHangingError",
     "SinkUnavailableError",
+    "SnapshotConditionError",
+    "SnapshotKeyChangedError",
     "SnapshotNotYetVisibleError",
     "SnapshotRefusedError",
     "SnapshotServerChangedError",

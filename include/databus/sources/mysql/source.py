@@ -244,7 +244,8 @@ class MysqlBinlogSource:
 
         Chunks of a snapshot are one more, which stands before them.
         """
-        return (*self._chunks.splits(plan, self._filters, self._large), *self._planned.splits(plan, count))
+        chunks = self._chunks.splits(plan, count, self._filters, self._large)
+        return (*chunks, *self._planned.splits(plan, max(1, count - len(chunks))))
 
     def discard(self, plan: SourcePlan) -> None:
         """Delete a range's segments; kept segments and large values over the limit, too."""

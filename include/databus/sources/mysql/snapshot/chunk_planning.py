@@ -11,7 +11,7 @@ from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import RangeIndex
 from databus.core.batching import Batching
-from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotServerChangedError
+from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotRefusedError, SnapshotServerChangedError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
@@ -19,12 +19,13 @@ from databus.core.trace import log_prefix
 from databus.sources.mysql.dump.range_dumper import RangeDumper
 from databus.sources.mysql.flow_log import FlowLog
 from databus.sources.mysql.planned_ranges import PlannedRanges
+from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
-from databus.sources.mysql.snapshot.chunk_split import ChunkSplit
+from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
 from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, SnapshotReader
-from databus.sources.mysql.snapshot.touched_keys import touched_keys
+from databus.sources.mysql.snapshot.touched_keys import redefined, touched_keys
 from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class ChunkPlanner:
             log.info("flow %s: %d chunks are read again: %s", self._log.flow, len(chunks), why)
             self._drop(store, [chunk.file for chunk in chunks])
             return plan, None
-        files = [self._narrowed(chunk, index, store) for chunk in chunks]
+        files = self._compared(chunks, index, store)
         counted = _counted(snapshot, files)
         return self.with_chunks(plan, [file for file in files if file.rows]), counted
 
@@ -107,22 +108,38 @@ class ChunkPlanner:
         """Return why chunks cannot go with a range; "" where they can."""
         if index is not None and (end.file_number, end.pos) < (high.file_number, high.pos):
             return f"the log was read up to {end.file}:{end.pos} alone, they stand at {high.file}:{high.pos}"
-        if plan.statements or plan.table_changes or plan.unlogged:
-            return "a statement on tables lies in the range"
+        if gone := redefined(plan, {chunk.schema.full_name: chunk.schema for chunk in chunks}):
+            return f"{', '.join(sorted(gone))} is defined anew in the range"
+        if plan.table_changes or plan.columns_moved:
+            return "a statement on names of tables or columns lies in the range"
+        logged = {table.full_name for table in plan.tables}
         for chunk in chunks:
-            logged = [table for table in plan.tables if table.full_name == chunk.schema.full_name]
-            if any(replace(table, schema_id=-1) != chunk.schema for table in logged):
-                return f"{chunk.schema.full_name} is defined otherwise in the log"
-            if logged and not chunk.key:
+            if chunk.schema.full_name in logged and not chunk.key:
                 return f"{chunk.schema.full_name} has no key, and rows of it were changed meanwhile"
         return ""
 
-    def _narrowed(self, chunk: ReadChunk, index: RangeIndex | None, store: ChunkStore) -> ChunkFile:
-        """Return the chunk without the rows whose keys the range has."""
-        if index is None or chunk.schema.full_name not in {table.full_name for table in index.tables}:
-            return chunk.file
-        touched = touched_keys(index, store, self._ranges.capture, chunk.schema, chunk.key)
-        return without_touched(store, chunk.file, touched)
+    def _compared(self, chunks: Sequence[ReadChunk], index: RangeIndex | None, store: ChunkStore) -> list[ChunkFile]:
+        """Return the chunks without the rows whose keys the range has.
+
+        Raises:
+            SnapshotRefusedError: a change in the range does not tell its key.
+        """
+        logged = set() if index is None else {table.full_name for table in index.tables}
+        wanted = {chunk.schema.full_name: chunk.key for chunk in chunks if chunk.schema.full_name in logged}
+        if index is None or not wanted:
+            return [chunk.file for chunk in chunks]
+        segments = self._log.stores.segments(self._log.server.binlog(index.range.end).server)
+        touched = touched_keys(index, segments, wanted)
+        if touched.untold:
+            raise SnapshotRefusedError(
+                f"{self._log.server.place}: changes of {', '.join(sorted(touched.untold))} do not carry their keys, so "
+                "rows that a snapshot reads cannot be compared with them",
+                hint="SET GLOBAL binlog_row_image=FULL, let sessions begin anew, then run the flow again.",
+            )
+        return [
+            without_touched(store, chunk.file, touched) if chunk.schema.full_name in wanted else chunk.file
+            for chunk in chunks
+        ]
 
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
         """Return the plan with chunk files: their tables are numbered behind those of the range."""
@@ -141,14 +158,12 @@ class ChunkPlanner:
             chunks=tuple(chunks),
         )
 
-    def splits(self, plan: SourcePlan, filters: object, large: LargeValueRules) -> Sequence[ChunkSplit]:
-        """Return the split of a plan's chunks, which is read before those of its range."""
-        if not plan.chunks:
-            return ()
-        server = self._log.server.binlog(plan.range.end)
-        prefix = log_prefix(server.generation)
-        store = self._store(plan)
-        return (ChunkSplit.of(store, plan.chunks, plan.tables, server.server, filters, large, prefix),)
+    def splits(self, plan: SourcePlan, count: int, filters: RowFilters, large: LargeValueRules) -> list[ChunkSplit]:
+        """Return the splits of a plan's chunks, which are read before those of its range."""
+        start, end = self._log.server.binlog(plan.range.start), self._log.server.binlog(plan.range.end)
+        groups = shared_chunks(plan.chunks, self._store(plan), count)
+        prefix = log_prefix(end.generation)
+        return [ChunkSplit(chunks, start.file, start.pos, plan.tables, filters, large, prefix) for chunks in groups]
 
     def discard(self, plan: SourcePlan) -> None:
         """Delete a plan's chunk files."""

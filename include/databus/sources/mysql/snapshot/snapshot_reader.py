@@ -15,7 +15,14 @@ from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.server import MysqlServer
-from databus.sources.mysql.snapshot.chunk_bounds import Chunk, next_chunk, rows_estimated, rows_of_chunk, whole_table
+from databus.sources.mysql.snapshot.chunk_bounds import (
+    Chunk,
+    bytes_of_row,
+    next_chunk,
+    rows_estimated,
+    rows_of_chunk,
+    whole_table,
+)
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
 from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
@@ -93,7 +100,7 @@ class SnapshotReader:
         rows, deadline = 0, time.monotonic() + BATCH_S
         with ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S) as view:
             while (table := snapshot.current) is not None and rows < limit.max_rows and time.monotonic() < deadline:
-                read, progress = self._next(view, covers, snapshot, table, limit.max_rows - rows, store)
+                read, progress = self._next(view, snapshot, table, limit.max_rows - rows, store)
                 if read is not None:
                     chunks.append(read)
                     rows += read.file.rows
@@ -105,7 +112,6 @@ class SnapshotReader:
     def _next(
         self,
         view: ConsistentView,
-        covers: BinlogOffset,
         snapshot: Snapshot,
         table: TableProgress,
         most_rows: int,
@@ -123,13 +129,13 @@ class SnapshotReader:
             return None, replace(table, state="done")
         described = logged_table(definition, self._server.flavor)
         schema = described.to_schema(-1)
-        read_ms = int(view.read_at.timestamp() * 1000)
         number = 1 + sum(each.chunks for each in snapshot.tables)
-        head = ChunkHead(schema, snapshot.number, number, read_ms)
+        head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))
         file = write_chunk(store, head, read_table(view.opened, described, chunk.condition, schema))
         state = "done" if chunk.last else "reading"
         progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
-        return ReadChunk(file, schema, key.columns if key else ()), progress
+        columns = tuple(column.name for column in key.columns) if key else ()
+        return ReadChunk(file, schema, schema.primary_key or columns), progress
 
     def _defined(self, opened: ServerConnection, name: TableName) -> TableDefinition | None:
         """Return a table's definition, which holds until the view ends: the view's first look at the table locks it."""
@@ -148,18 +154,8 @@ class SnapshotReader:
     ) -> Chunk | None:
         if key is None:
             return whole_table(definition, table.where)
-        size = self._row_bytes(definition)
-        rows = rows_of_chunk(size, most_rows, MOST_CHUNK_BYTES)
+        rows = rows_of_chunk(bytes_of_row(opened.query, definition), most_rows, MOST_CHUNK_BYTES)
         return next_chunk(opened.query, definition, key, table.after, rows, table.where)
-
-    def _row_bytes(self, definition: TableDefinition) -> int:
-        """Return the average length of a row as the server estimates it; 0 where it does not."""
-        found = self._server.query(
-            "SELECT AVG_ROW_LENGTH FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-            definition.database,
-            definition.table,
-        )
-        return int(found[0][0] or 0) if found else 0
 
 
 def _quoted(name: str) -> str:

@@ -43,7 +43,7 @@ def select_statement(table: TableMap, reads: Sequence[ColumnRead], condition: st
     """Return the SELECT of some columns; an empty condition asks for all rows."""
     quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.table))
     wanted = ", ".join(read.expression for read in reads)
-    return f"SELECT {wanted} FROM {quoted}" + (f" WHERE {condition}" if condition else "")  # noqa: S608 - quoted
+    return f"SELECT {wanted} FROM {quoted}" + (f" WHERE {condition}" if condition else "")  # noqa: S608 - names are quoted
 
 
 def read_table(

@@ -75,6 +75,8 @@ table_counts = sa.Table(
     sa.Column("filtered", sa.BigInteger, nullable=False),
     sa.Column("quarantined", sa.BigInteger, nullable=False),
     sa.Column("dispatched", sa.BigInteger, nullable=False),
+    sa.Column("superseded", sa.BigInteger),  # NULL for none
+    sa.Column("snapshot", sa.BigInteger),  # NULL for none
 )
 
 receipts = sa.Table(

@@ -23,7 +23,7 @@ class QualityGateError(DatabusError):
 
 
 class ReconciliationError(DatabusError):
-    """read = filtered + quarantined + dispatched does not hold: the batch fails rather than lie."""
+    """read = filtered + quarantined + dispatched + superseded does not hold: the batch fails rather than lie."""
 
     code = "reconciliation"
 

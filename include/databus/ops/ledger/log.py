@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from databus.core.batches.counts import STATEMENTS
+from databus.core.batches.counts import STATEMENTS, TableCounts
 from databus.core.errors.source import (
     DecodeError,
     OffsetInvalidError,
@@ -101,7 +101,8 @@ def _differences(source: Source, span: LedgerSpan) -> tuple[list[str], bool]:
         source.discard(planned)
     lines, fewer = [], False
     for table in sorted({*rows, *span.tables}):
-        counted = span.tables[table].read if table in span.tables else 0
+        counts = span.tables.get(table, TableCounts())
+        counted = counts.read - counts.snapshot  # what a snapshot brought is not in the log
         if planned.bound and rows[table] < counted:
             fewer = True
         elif counted != rows[table]:

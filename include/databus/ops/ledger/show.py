@@ -120,9 +120,9 @@ def summary(state: LedgerState) -> dict[str, Any]:
         "entries_not_paged": state.unpaged,
         "bytes": sum(sizes.values()),
         "bytes_by_state": {str(name): size for name, size in sizes.items() if size},
-        "rows": TableCounts.total(ledger.tables.values()).to_json(),
+        "rows": TableCounts.total(ledger.tables.values()).figures,
         "sinks": {name: counts.to_json() for name, counts in ledger.sinks.items()},
-        "tables": {name: counts.to_json() for name, counts in ledger.tables.items()},
+        "tables": {name: counts.figures for name, counts in ledger.tables.items()},
         "rows_replayed": ledger.replayed,
         "spans": [_span(spans) for spans in _alike(ledger.spans)],
         "gaps": [gap.to_json() for gap in state.gaps],
@@ -156,5 +156,5 @@ def _span(spans: Sequence[LedgerSpan]) -> Mapping[str, Any]:
         "kind": f"{kind}: {first.cause}" if first.cause else kind,
         "batches": batches if kind == "read" else None,
         "bytes": sum(known) if len(known) == len(spans) else None,
-        **rows.to_json(),
+        **rows.figures,
     }

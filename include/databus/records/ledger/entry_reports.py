@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
-from databus.records.batch_record import BatchRecord
+from databus.records.batch_record import BatchRecord, counts_row
 from databus.records.ranges import ranges_of_batch
 
 
@@ -74,7 +73,7 @@ def _report_row(flow: str, entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _report_children(flow: str, entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
-    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(entry.counts.items())]
+    counts = [counts_row(name, counts) for name, counts in sorted(entry.counts.items())]
     kept = {"slot": 0, "written": 0, "rejected": 0, "duplicate": False, "rows": {}, "outputs": {}}
     receipts = [{"sink": r["sink"], **{name: r.get(name, kept[name]) for name in kept}} for r in entry.receipts]
     covered = moved_part(OffsetRange(entry.previous or entry.offset, entry.offset))

@@ -68,7 +68,7 @@ def _numba_rows(
         yield from _in_order(decoded, emission)
 
 
-def decoded_segment(  # noqa: PLR0913 - as decode_events
+def decoded_segment(
     data: npt.NDArray[np.uint8],
     segment: SegmentAddress,
     tables: TableFilter,

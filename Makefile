@@ -42,7 +42,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -82,6 +82,9 @@ faults-scheduler: setup java ## kill -9 of a real Airflow scheduler under a sche
 
 faults-mirror: setup java ## Faults on a mirror between two clusters of three brokers (ROUNDS=200 SEED=1; ARGS="--target-brokers 1")
 	$(BIN)/python -m tests.faults.mirror --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-snapshot: setup java ## Faults on a flow that begins with rows that are there, then snapshots on demand (ROUNDS=300 SEED=1)
+	$(BIN)/python -m tests.faults.snapshots --rounds $(or $(ROUNDS),300) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \

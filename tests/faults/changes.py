@@ -32,6 +32,7 @@ class ChangeWriter:
     """Writes random transactions, one at a time, until it is stopped; survives restarts of the server.
 
     Attributes:
+        database: name of its database.
         changes: per key the operations so far, "c", "u" or "d"; the n-th is change n.
         full: tells whether to wait: the writer must not run away from a path that is down.
         total: number of changes.
@@ -39,7 +40,7 @@ class ChangeWriter:
     """
 
     def __init__(self, connect: Callable[[], pymysql.connections.Connection[Any]], database: str, seed: int):
-        self._connect, self._database = connect, database
+        self._connect, self.database = connect, database
         self._random = random.Random(f"changes {seed}")
         self.changes: dict[Key, list[str]] = {}
         self.alive: dict[Key, None] = {}
@@ -58,12 +59,12 @@ class ChangeWriter:
         with self._connect() as connection, connection.cursor() as cursor:
             cursor.execute("SHOW MASTER STATUS")
             file, position = cursor.fetchone()[:2]
-            cursor.execute(f"CREATE DATABASE {self._database} CHARACTER SET utf8mb4")
+            cursor.execute(f"CREATE DATABASE {self.database} CHARACTER SET utf8mb4")
             for table in TABLES:
-                cursor.execute(f"CREATE TABLE {self._database}.{table} (id BIGINT PRIMARY KEY, v INT, w TEXT)")
-            cursor.execute(f"CREATE TABLE {self._database}.progress (one INT PRIMARY KEY, n BIGINT)")
-            cursor.execute(f"INSERT INTO {self._database}.progress VALUES (1, 0)")
-        tables = tuple(f"{self._database}.{table}" for table in TABLES)
+                cursor.execute(f"CREATE TABLE {self.database}.{table} (id BIGINT PRIMARY KEY, v INT, w TEXT)")
+            cursor.execute(f"CREATE TABLE {self.database}.progress (one INT PRIMARY KEY, n BIGINT)")
+            cursor.execute(f"INSERT INTO {self.database}.progress VALUES (1, 0)")
+        tables = tuple(f"{self.database}.{table}" for table in TABLES)
         return MysqlBinlog(conn_id="mysql_shop", tables=tables, start=f"{file}:{position}")
 
     def start(self) -> None:
@@ -117,7 +118,7 @@ class ChangeWriter:
         statements = [s for _ in range(self._random.randint(1, 5)) for s in self._statement(made)]
         number = self.transactions + 1
         if not taken_back:
-            statements.append(f"UPDATE {self._database}.progress SET n = {number}")
+            statements.append(f"UPDATE {self.database}.progress SET n = {number}")
         with self.lock:
             before = (dict(self.alive), self._fresh) if taken_back else None
             self._apply(made)
@@ -147,26 +148,26 @@ class ChangeWriter:
         key = self._random.choice(alive)
         if action == "delete":
             made.append(("d", key))
-            return [f"DELETE FROM {self._database}.{table} WHERE id = {key[1]}"]
+            return [f"DELETE FROM {self.database}.{table} WHERE id = {key[1]}"]
         if action == "move":
             self._fresh += 1
             made += [("d", key), ("c", (table, self._fresh))]
             new = f"id = {self._fresh}, v = 1, w = '{text_of(table, self._fresh, 1)}'"
-            return [f"UPDATE {self._database}.{table} SET {new} WHERE id = {key[1]}"]
+            return [f"UPDATE {self.database}.{table} SET {new} WHERE id = {key[1]}"]
         keys = self._random.sample(alive, min(len(alive), 8)) if action == "many" else [key]
         found = []
         for each in keys:
             made.append(("u", each))
             version = self._version(each, made)
             new = f"v = {version}, w = '{text_of(table, each[1], version)}'"
-            found.append(f"UPDATE {self._database}.{table} SET {new} WHERE id = {each[1]}")
+            found.append(f"UPDATE {self.database}.{table} SET {new} WHERE id = {each[1]}")
         return found
 
     def _put(self, key: Key, made: list[tuple[str, Key]]) -> str:
         made.append(("c", key))
         version = self._version(key, made)
         table, number = key
-        return f"INSERT INTO {self._database}.{table} VALUES ({number}, {version}, '{text_of(table, number, version)}')"
+        return f"INSERT INTO {self.database}.{table} VALUES ({number}, {version}, '{text_of(table, number, version)}')"
 
     def _version(self, key: Key, made: list[tuple[str, Key]]) -> int:
         return len(self.changes.get(key, ())) + sum(m[1] == key for m in made)
@@ -206,7 +207,7 @@ class ChangeWriter:
         while True:
             try:
                 with self._session().cursor() as cursor:
-                    cursor.execute(f"SELECT n FROM {self._database}.progress")
+                    cursor.execute(f"SELECT n FROM {self.database}.progress")
                     return bool(cursor.fetchone()[0] == number)
             except (pymysql.MySQLError, OSError):
                 self.close()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from databus import Flow, Kafka
+from databus import Flow, Kafka, MysqlBinlog
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from databus.core.flow import Mode
@@ -79,6 +79,9 @@ class Oracle(Protocol):
 class Harness:
     """One flow, its writer, its oracle and its report."""
 
+    written_before = 60
+    """Transactions that are written before the flow is there."""
+
     def __init__(
         self,
         world: World,
@@ -88,9 +91,11 @@ class Harness:
         mode: Mode = "standard",
     ):
         writer = ChangeWriter(world.sql, name, seed)
+        source = writer.create()
+        writer.write(self.written_before)
         flow = Flow(
             name=name,
-            source=writer.create(),
+            source=self._read_from(source),
             sinks=(
                 Kafka(
                     conn_id="kafka_east",
@@ -103,9 +108,16 @@ class Harness:
             ),
             mode=mode,
         )
-        writer.write(60)
-        self._open(world, flow, seed, tell, (writer, TopicOracle(world.sandbox.address("kafka"), name)))
-        world.warm(self.flow)
+        self._open(world, flow, seed, tell, (writer, self._oracle_of(world.sandbox.address("kafka"), writer)))
+        world.warm(flow.model_copy(update={"source": source}))  # one that has something to read
+
+    def _read_from(self, source: MysqlBinlog) -> MysqlBinlog:
+        """Return the flow's source, of one that reads all that was written."""
+        return source
+
+    def _oracle_of(self, bootstrap: str, writer: ChangeWriter) -> Oracle:
+        """Return who judges what arrives in the topic, which has the name of the writer's database."""
+        return TopicOracle(bootstrap, writer.database)
 
     def _open(
         self, world: World, flow: Flow, seed: int, tell: Callable[[str], None], given: tuple[Writer, Oracle]

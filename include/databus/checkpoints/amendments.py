@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from databus.checkpoints.batches import MOST_ROUNDS, rounds
+from databus.checkpoints.batches import MOST_ROUNDS
+from databus.checkpoints.beside_holder import ZooKeeperBesideHolder
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.connection.session import Node
 from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
@@ -27,11 +28,8 @@ from databus.core.state.checkpoint_store import Lease
 if TYPE_CHECKING:
     from databus.core.state.checkpoint import HistoryEntry
 
-_FRUITLESS = 8
-"""Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
 
-
-class ZooKeeperAmendments(ZooKeeperCatchingUp):
+class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
     """Amendments of the ZooKeeper store; see `databus.core.state.checkpoint_store.Amendments`."""
 
     def paused(self, flow: str) -> Pause | None:
@@ -55,7 +53,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp):
             found = self._pause_read(flow)
             if found is not None:
                 return [], None
-            entry = self._paused_entry(state, "pause", wanted)
+            entry = self._said(state, "pause", wanted)
             return [create(paths.paused, encode(wanted.to_json()))], entry
 
         self._beside_the_holder(flow, step, f"the pause of flow {flow}")
@@ -72,7 +70,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp):
             if node is None or found is None:
                 return [], None
             former[:] = [found]
-            return [delete(paths.paused, node.version)], self._paused_entry(state, "resume", said)
+            return [delete(paths.paused, node.version)], self._said(state, "resume", said)
 
         self._beside_the_holder(flow, step, f"the end of the pause of flow {flow}")
         return former[0] if former else None
@@ -223,49 +221,9 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp):
             lost.append(cause)
         raise self._gave_up(f"flow {flow}: accepting its outputs", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
-    def _looks(self, flow: str) -> Iterator[FlowState]:
-        return rounds(lambda sync: self._read(flow, sync=sync), _FRUITLESS)
-
     def _pause_read(self, flow: str) -> Pause | None:
         paths = self._layout.flow(flow)
         return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
-
-    def _paused_entry(self, state: FlowState, action: str, said: Pause) -> HistoryEntry:
-        checkpoint = amended.require_started(state.flow, state.checkpoint)
-        return entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
-
-    def _beside_the_holder(
-        self,
-        flow: str,
-        step: Callable[[FlowState], tuple[list[Operation], HistoryEntry | None]],
-        what: str,
-    ) -> None:
-        """Write without the lease: epoch and checkpoint must be those that were read, so commits and this serialize.
-
-        The checkpoint node is written again with the number of the history entry, so that no commit takes that number.
-        """
-        paths = self._layout.flow(flow)
-        lost: list[Exception] = []
-        for state in self._looks(flow):
-            checkpoint, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
-            operations, entry = step(state)
-            if entry is None or node is None:
-                return
-            cause = self._send(
-                flow,
-                [
-                    check(paths.epoch, state.epoch_version),
-                    *state.writes(paths, state.stored(checkpoint, entry.number)),
-                    create(paths.history_entry(entry.number), encode(entry.to_json())),
-                    *operations,
-                    *self._trim(flow, entry.number, lost[-1] if lost else None),
-                ],
-                what,
-            )
-            if cause is None:
-                return
-            lost.append(cause)
-        raise self._gave_up(what, lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
         """Return the gap with its number, and what writes it; None when it stands there as it is."""

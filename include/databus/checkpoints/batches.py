@@ -81,6 +81,8 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
             transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
             if state.plan is not None and state.plan.hash == plan.hash:
                 return
+            if plan.chunks is not None and not self._sink:
+                transitions.check_chunks(plan, self._behind(paths))
             try:
                 transitions.check_plan(plan, state.checkpoint, state.plan)
             except CheckpointConflictError:
@@ -131,6 +133,7 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
             # A plan in flight was written after a checkpoint: neither is missing here.
             if previous is None or state.checkpoint_node is None or state.plan_node is None:
                 raise CheckpointConflictError(f"flow {plan.flow}: batch {plan.batch} is planned without a checkpoint")
+            with_snapshot = self._with_snapshot(state) if plan.chunks is not None and not self._sink else state
             number = state.history_number + 1
             entry = entries.commit_entry(number, previous, checkpoint, receipts, counts)
             stored = state.stored(checkpoint, number)
@@ -139,6 +142,7 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
                 *state.writes(paths, stored),
                 delete(paths.plan, state.plan_node.version),
                 create(paths.history_entry(number), encode(entry.to_json())),
+                *with_snapshot.snapshot_writes(paths, plan.chunks),
                 *self._trim(plan.flow, number, lost[-1] if lost else None),
             ]
             cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")

@@ -7,6 +7,7 @@ or due; send it. When the answer is lost the next round's read, brought up to da
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from databus.checkpoints.codec import decode_as
@@ -58,6 +59,11 @@ class ZooKeeperFlows:
 
     def _read(self, flow: str, *, sync: bool) -> FlowState:
         return self._nodes.state(flow, self._paths(flow), sync=sync)
+
+    def _with_snapshot(self, state: FlowState) -> FlowState:
+        """Return the state with the flow's snapshot, for a write that moves it: its version is checked then."""
+        paths = self._layout.flow(state.flow)
+        return replace(state, snapshot_node=self._nodes.read(paths, paths.snapshot, sync=True)[0])
 
     def _behind(self, paths: FlowPaths) -> tuple[str, ...]:
         """Return the names of the sinks that have a checkpoint, sorted."""

@@ -29,6 +29,8 @@ class ZooKeeperCatchingUp(ZooKeeperFlows):
         paths = self._paths(flow)
 
         def step(state: FlowState, trim: Trim) -> Step | None:
+            if not self._sink and any(outcome.plan.chunks for outcome in outcomes):
+                state = self._with_snapshot(state)
             return catch_up_step(paths, state, outcomes, pending, trim)
 
         return self._in_steps(lease, flow, step, "catching up")

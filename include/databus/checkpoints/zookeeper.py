@@ -21,6 +21,7 @@ from databus.checkpoints.nodes.large_values import LargeValues
 from databus.checkpoints.nodes.server_ids import ZooKeeperServerIds
 from databus.checkpoints.nodes.source_memory import ZooKeeperAcceptedWants, ZooKeeperTopicsRead
 from databus.checkpoints.nodes.watched_nodes import AwaitedNode
+from databus.checkpoints.snapshots import ZooKeeperSnapshots
 from databus.core.amounts import counted
 from databus.core.connections import Connection
 from databus.core.errors.checkpoint import CheckpointError
@@ -29,7 +30,9 @@ from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import Epoch
 
 
-class ZooKeeperCheckpoints(ZooKeeperBatches, ZooKeeperAmendments, ZooKeeperLaggingSinks, ZooKeeperHistory):
+class ZooKeeperCheckpoints(
+    ZooKeeperBatches, ZooKeeperAmendments, ZooKeeperSnapshots, ZooKeeperLaggingSinks, ZooKeeperHistory
+):
     """Implements `databus.core.state.checkpoint_store.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.

@@ -23,6 +23,7 @@ PANELS: dict[str, dict[str, str]] = {
         "lag": "diagnostics:lag",
         "peek": "diagnostics:peek",
         "backfill": "backfill:backfill",
+        "snapshot": "snapshot:app",
     },
     "Move the checkpoint, resolve the quarantine": {
         "checkpoint": "checkpoint.show:app",

@@ -113,6 +113,10 @@ class SourceSpec(Spec):
         """Tell whether a flow without a checkpoint begins behind all that is logged by now."""
         return False
 
+    def begins_with_snapshot(self) -> bool:
+        """Return whether a flow without a checkpoint begins with its tables as they stand."""
+        return False
+
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
         return self

@@ -83,6 +83,8 @@ def move_batch(
         )
         if session.hidden is not None:
             session.hidden.committed(batch.plan.batch)
+        if session.snapshots is not None:
+            session.snapshots.committed(batch.plan, committed.updated_at)
     report = BatchReport(
         plan=batch.plan,
         epoch=lease.epoch,

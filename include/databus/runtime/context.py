@@ -14,6 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.positions.topics_read import TopicsReadStore
+from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.recorder import Clock, Recorder
 from databus.core.protocols.sink import Sink
 from databus.core.protocols.source import Source
@@ -28,6 +29,7 @@ from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
 from databus.runtime.recorder_breaker import RecorderBreaker
 from databus.runtime.slot_runner import SlotRunner
+from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import ColumnLineage
 from databus.runtime.tables.hidden_columns import HiddenMemory
@@ -79,6 +81,7 @@ class FlowSession:
         column_lineage: tells what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
         hidden: remembers which columns transforms hid; None where nobody asks.
+        snapshots: the flow's snapshot; None where its source has none.
         raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
         commits: the flow's own commits, once a sink that is behind has asked for them.
     """
@@ -106,6 +109,7 @@ class FlowSession:
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
     hidden: HiddenMemory | None = None
+    snapshots: SnapshotTurns | None = None
     raw_store: CheckpointStore | None = None
     commits: FlowCommits | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
@@ -242,6 +246,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             reopen_source=reopen_source,
             backfills=services.backfills,
             hidden=_hidden_memory(flow, services),
+            snapshots=_snapshot_turns(flow, source),
             _stack=stack.pop_all(),
         )
 
@@ -250,3 +255,10 @@ def _hidden_memory(flow: Flow, services: Services) -> HiddenMemory | None:
     """Return what is remembered of the flow; a backfill asks what the flow remembers whose rows it moves."""
     kept = services.hidden_columns
     return HiddenMemory(flow.name.partition(".")[0], kept) if kept is not None else None
+
+
+def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:
+    """Return the snapshots of a live flow; what moves rows beside it takes no chunks along."""
+    if not isinstance(source, SnapshotSource) or "." in flow.name:
+        return None
+    return SnapshotTurns(flow.name, initial=flow.source.begins_with_snapshot())

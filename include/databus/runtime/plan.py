@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from databus.core.batching import Batching
 from databus.core.errors.checkpoint import CheckpointConflictError, PlanChangedError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import SinkKeyChangedError
 from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.offset_ranges import later, overlap, unreached, with_lives_of
-from databus.core.positions.offsets import OffsetRange
+from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.optional_sink import PinningSink
+from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import known_outputs
 from databus.core.state.plan import LostRange, Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import MarkedSink
+from databus.core.state.snapshot import PlannedChunks
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
 from databus.runtime.gap_notes import note_passed
@@ -30,7 +33,7 @@ from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.takeover.closing import close_unwritten, open_again
 from databus.runtime.takeover.forgotten_markers import recall_piece
-from databus.runtime.zookeeper_loss.policy import marked_sinks
+from databus.runtime.zookeeper_loss.policy import is_detached, marked_sinks
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,7 @@ def next_plan(
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
-    proposed = session.source.plan(after, patience)
+    proposed, chunks = _proposed(session, after, patience, takes_chunks=pending is None)
     if proposed is None and pending is None:
         return None
     if proposed is None:
@@ -102,12 +105,10 @@ def next_plan(
         )
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
-    while True:
-        try:
-            plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
-            break
-        except SinkKeyChangedError as refused:
-            proposed = before_another_key(session.source, after, proposed, refused, patience)
+    found = _without_another_key(session, (checkpoint, marks), (proposed, chunks), (batch, pending), (after, patience))
+    if found is None:
+        return None
+    plan, proposed = found
     if session.passed is None:
         session.keys.tell(session.flow, proposed)
     until = unreached(proposed.range.end, *ends)
@@ -116,6 +117,57 @@ def next_plan(
     if not settled:
         _recall(session, lease, plan, checkpoint)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
+
+
+def _without_another_key(
+    session: FlowSession,
+    standing: tuple[Checkpoint, Mapping[str, tuple[int, ...]]],
+    planned: tuple[SourcePlan, PlannedChunks | None],
+    number: tuple[int, Plan | None],
+    asked: tuple[Offset, Batching],
+) -> tuple[Plan, SourcePlan] | None:
+    """Return the plan of a proposed range, or of the part of it that lies before a key that a sink refuses.
+
+    Such a range is planned without the chunks that came with it; None where nothing is left of it then.
+
+    Args:
+        session: the flow.
+        standing: checkpoint, and what the sinks' markers hold.
+        planned: the range, and the chunks that come with it.
+        number: batch number, and the plan that was given up for it.
+        asked: the offset and the bounds with which the source was asked.
+    """
+    proposed, chunks = planned
+    while True:
+        try:
+            plan = _new_plan(session, standing, proposed, *number)
+        except SinkKeyChangedError as refused:
+            if chunks is None:
+                proposed = before_another_key(session.source, asked[0], proposed, refused, asked[1])
+                continue
+            session.source.discard(proposed)
+            again, chunks = session.source.plan(*asked), None
+            if again is None:
+                return None
+            proposed = again
+        else:
+            return replace(plan, chunks=chunks), proposed
+
+
+def _proposed(
+    session: FlowSession, after: Offset, limit: Batching, *, takes_chunks: bool
+) -> tuple[SourcePlan | None, PlannedChunks | None]:
+    """Return what the source proposes next, with chunks of a snapshot where one is under way.
+
+    While a sink is behind none are read: it would have to have them too.
+    """
+    turns = session.snapshots
+    beside = session.split or session.replays or session.passed is not None
+    if takes_chunks and turns is not None and not beside and not is_detached(session):
+        planned = turns.plan(session.store, session.source, after, limit, session.clock.now())
+        if planned is not None:
+            return planned
+    return session.source.plan(after, limit), None
 
 
 def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:
@@ -132,6 +184,8 @@ def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:
         raise
     if found.lost is not None:
         _note(session, lease, found.lost)
+    if pending.chunks is not None and isinstance(session.source, SnapshotSource):
+        found = session.source.with_chunks(found, pending.chunks.files)
     return found
 
 

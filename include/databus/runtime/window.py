@@ -87,6 +87,10 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     checkpoint = take_over(ClaimedFlow.of(session, lease)) or _start(session, lease)
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
+    if session.snapshots is not None and not is_detached(session):
+        session.snapshots.begin(
+            session.store, lease, session.source, checkpoint, session.identity.run_id, session.clock.now()
+        )
     _page_out(session)
     sweep(session)
     return checkpoint
@@ -192,6 +196,8 @@ class _Window:
     def _only_others_go_on(self, report: BatchReport) -> bool:
         """Tell whether the window passed the head that it began with, and this batch has nothing of the flow's own."""
         if self._head is None or any(counts.read for counts in report.tables.values()):
+            return False
+        if report.plan.chunks is not None and report.plan.chunks.snapshot.under_way:
             return False
         end = report.plan.range.end
         return end.compare(counted_as(self._head, end)) in (Ordering.EQUAL, Ordering.AFTER)

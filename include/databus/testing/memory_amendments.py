@@ -147,11 +147,6 @@ class MemoryAmendments(MemoryLaggingSinks):
             self._name(flow, amendment.gap)
         return moved[1]
 
-    def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:
-        state = self._server.flow(flow)
-        entry = entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
-        self._put(state, checkpoint, entry, f"the {action}")
-
     def _name(self, flow: str, gap: Gap) -> Gap:
         state = self._server.flow(flow)
         known = [decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in state.gaps]

@@ -55,6 +55,9 @@ class MemoryBatches(MemoryFlows):
             pending = self._plan(plan.flow)
             if pending is not None and pending.hash == plan.hash:
                 return
+            if not self._sink:
+                own = (name for name, sink in state.sinks.items() if sink.checkpoint is not None)
+                transitions.check_chunks(plan, sorted(own))
             transitions.check_plan(plan, self._load(plan.flow), pending)
             data = encode(plan.to_json())
             check_size(len(data), f"the plan of batch {plan.batch}")
@@ -82,6 +85,7 @@ class MemoryBatches(MemoryFlows):
             own = self._at(plan.flow)
             entry = entries.commit_entry(own.history_number + 1, previous, checkpoint, receipts, counts)
             self._put(own, checkpoint, entry, f"the commit of batch {plan.batch}")
+            self._moved_snapshot(plan.flow, plan)
             own.plan = None
 
     def reconcile(
@@ -98,6 +102,7 @@ class MemoryBatches(MemoryFlows):
                 number, receipts, counts = own.history_number + 1, outcome.receipts, outcome.counts
                 entry = entries.commit_entry(number, stored, outcome.checkpoint, receipts, counts)
                 self._put(own, outcome.checkpoint, replace(entry, why=reconciliation.RECONCILED), "catching up")
+                self._moved_snapshot(flow, outcome.plan)
                 own.plan, stored = None, outcome.checkpoint
             if pending is not None and pending.batch > stored.batch:
                 own.plan = encode(pending.to_json())

@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint, restored
 from databus.checkpoints.paths import Layout
+from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
+from databus.checkpoints.rules.snapshots import after_batch
 from databus.core.protocols.recorder import Clock
+from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot import Snapshot
 
 
 @dataclass
@@ -30,6 +34,7 @@ class MemoryFlow:
     recorded: int = 0
     gaps: list[bytes] = field(default_factory=list)
     paused: bytes | None = None
+    snapshot: bytes | None = None
     sinks: dict[str, MemoryFlow] = field(default_factory=dict)
 
 
@@ -113,6 +118,17 @@ class MemoryFlows:
         surplus = min(state.recorded, state.history_number - self._history) - oldest + 1
         state.history = state.history[max(0, surplus) :]
 
+    def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:
+        state = self._server.flow(flow)
+        entry = entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+        self._put(state, checkpoint, entry, f"the {action}")
+
+    def _moved_snapshot(self, flow: str, plan: Plan) -> None:
+        """Move the flow's snapshot by a batch that is committed; a sink that is behind moves it by none."""
+        if plan.chunks is not None and not self._sink:
+            after = after_batch(self._snapshot(flow), plan.chunks.snapshot)
+            self._server.flow(flow).snapshot = encode(after.to_json())
+
     def _load(self, flow: str) -> Checkpoint | None:
         data, outputs = self._at(flow).checkpoint, self._at(flow).outputs
         return decode_as(data, f"checkpoint of flow {flow}", lambda at: restored(at, outputs)) if data else None
@@ -120,3 +136,7 @@ class MemoryFlows:
     def _plan(self, flow: str) -> Plan | None:
         data = self._at(flow).plan
         return decode_as(data, f"plan of flow {flow}", Plan.from_json) if data else None
+
+    def _snapshot(self, flow: str) -> Snapshot | None:
+        data = self._server.flow(flow).snapshot
+        return decode_as(data, f"snapshot of flow {flow}", Snapshot.from_json) if data else None

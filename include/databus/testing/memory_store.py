@@ -12,9 +12,10 @@ from databus.core.state.checkpoint import Epoch, HistoryEntry
 from databus.testing.memory_amendments import MemoryAmendments
 from databus.testing.memory_batches import MemoryBatches
 from databus.testing.memory_flows import MemoryFlow, MemoryLease, MemoryServer
+from databus.testing.memory_snapshots import MemorySnapshots
 
 
-class MemoryCheckpoints(MemoryBatches, MemoryAmendments):
+class MemoryCheckpoints(MemoryBatches, MemoryAmendments, MemorySnapshots):
     """Implements `databus.core.state.checkpoint_store.CheckpointStore` without durability; atomic through one lock."""
 
     def close(self) -> None:

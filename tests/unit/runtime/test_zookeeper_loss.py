@@ -24,10 +24,18 @@ from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.checkpoint import Checkpoint, Epoch
-from databus.core.state.checkpoint_store import Amendments, Batches, CheckpointStore, History, LaggingSinks
+from databus.core.state.checkpoint_store import (
+    Amendments,
+    Batches,
+    CheckpointStore,
+    History,
+    LaggingSinks,
+    Snapshots,
+)
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, SlotMark
+from databus.core.state.snapshot import PlannedChunks, Snapshot, TableProgress
 from databus.runtime.drain import Drain
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 from databus.runtime.zookeeper_loss import retrying_store
@@ -39,6 +47,14 @@ from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 
 FLOW = "shop"
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+
+
+SNAPSHOT = Snapshot(1, "initial", NOON, (TableProgress("shop.orders"),))
+
+
+def chunk(before: Snapshot) -> Snapshot:
+    table = before.tables[0]
+    return replace(before, tables=(replace(table, state="reading", chunks=table.chunks + 1),))
 
 
 class Line:
@@ -165,6 +181,25 @@ def test_a_pause_is_seen_as_it_was_known_last(holder: Holder) -> None:
     assert [e.action for e in holder.real.history(FLOW, 9)] == ["commit", "pause", "commit", "start"]
 
 
+def test_a_snapshot_goes_on_and_is_held_again_once_the_store_is_back(holder: Holder) -> None:
+    store, lease = holder.store, holder.lease
+    assert store.begin_snapshot(FLOW, lease, SNAPSHOT, "run", "first run") == SNAPSHOT
+    assert store.snapshot(FLOW) == SNAPSHOT
+    first = chunk(SNAPSHOT)
+    move(store, lease, replace(plan_of(2), chunks=PlannedChunks(first, ())))
+    holder.line.cut = True
+    assert store.snapshot(FLOW) == first  # of a commit that the store had answered
+    assert store.detached
+    holder.real.pause_snapshot(FLOW, "ada", "a sale")  # by somebody who reaches the store
+    second = chunk(first)
+    move(store, lease, replace(plan_of(3), chunks=PlannedChunks(second, ())))
+    assert store.snapshot(FLOW) == second
+    assert holder.real.snapshot(FLOW) == replace(first, paused=True)
+    holder.line.cut = False
+    assert store.snapshot(FLOW) == holder.real.snapshot(FLOW) == replace(second, paused=True)
+    assert (store.detached, holder.real.load(FLOW)) == (False, store.load(FLOW))
+
+
 def test_what_only_the_store_can_hold_is_refused_by_name(holder: Holder) -> None:
     holder.line.cut = True
     move(holder.store, holder.lease, plan_of(2))
@@ -177,6 +212,11 @@ def test_what_only_the_store_can_hold_is_refused_by_name(holder: Holder) -> None
         (lambda: holder.store.join(FLOW, holder.lease, "b", "run"), "sink b cannot join"),
         (lambda: holder.store.pause(FLOW, "ada", ""), "cannot be paused"),
         (lambda: holder.store.resume(FLOW, "ada", ""), "pause cannot be ended"),
+        (lambda: holder.store.begin_snapshot(FLOW, holder.lease, SNAPSHOT, "run", ""), "no snapshot can begin"),
+        (lambda: holder.store.pause_snapshot(FLOW, "ada", ""), "snapshot cannot be paused"),
+        (lambda: holder.store.resume_snapshot(FLOW, "ada", ""), "snapshot cannot be resumed"),
+        (lambda: holder.store.cancel_snapshot(FLOW, "ada", ""), "snapshot cannot be cancelled"),
+        (lambda: holder.store.snapshot(FLOW), "snapshot is not known"),
         (lambda: holder.store.history(FLOW, 1), "history cannot be read"),
         (lambda: holder.store.gaps(FLOW), "gaps cannot be read"),
         (lambda: holder.store.adopt(holder.lease, FLOW, done(plan_of(9), holder.lease.epoch), ""), "adopted"),
@@ -204,7 +244,7 @@ def test_numbers_used_by_a_sink_behind_are_not_used_again_without_the_store(hold
     assert holder.store.sinks_behind(FLOW) == ()  # as at the claim; who fell behind since is the window's to know
 
 
-PARTS = (Batches, Amendments, LaggingSinks, History, CheckpointStore)
+PARTS = (Batches, Amendments, LaggingSinks, Snapshots, History, CheckpointStore)
 CALLS = sorted({name for part in PARTS for name in vars(part) if not name.startswith("_")})
 
 

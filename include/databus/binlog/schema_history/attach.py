@@ -10,7 +10,8 @@ from databus.binlog.values.charsets import charset_named
 from databus.binlog.values.column_types import CHARACTER, Column, ColumnType
 
 _T = ColumnType
-_LOGICAL_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
+LOGICAL_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
+"""MariaDB's types that the log carries as BINARY → their bytes."""
 _FIXED = {
     "tinyint": (_T.TINY,),
     "smallint": (_T.SHORT,),
@@ -151,7 +152,7 @@ def _completed(column: Column, declared: ColumnDefinition) -> Column:
         values=values,
         meta2=len(values) if values else column.meta2,
         visible=declared.visible,
-        logical=kind.name if kind.name in _LOGICAL_BYTES else "",
+        logical=kind.name if kind.name in LOGICAL_BYTES else "",
     )
 
 
@@ -171,11 +172,11 @@ def _type_fits(column: Column, kind: DeclaredType, charset: str) -> bool:  # noq
     if name == "bit":
         return column.type is _T.BIT and column.meta2 == (first or 1)
     if name in ("enum", "set"):
-        return column.type is (_T.ENUM if name == "enum" else _T.SET) and column.meta == _member_bytes(
+        return column.type is (_T.ENUM if name == "enum" else _T.SET) and column.meta == member_bytes(
             name, len(kind.values)
         )
-    if name in _LOGICAL_BYTES:
-        return _fixed_binary(column) and column.meta2 == _LOGICAL_BYTES[name]
+    if name in LOGICAL_BYTES:
+        return _fixed_binary(column) and column.meta2 == LOGICAL_BYTES[name]
     if name in GEOMETRY:
         return column.type is _T.GEOMETRY
     if name in BLOB_BYTES:
@@ -204,7 +205,8 @@ def _precision(kind: DeclaredType) -> tuple[int, int]:
     return (precision or 10), scale
 
 
-def _member_bytes(name: str, members: int) -> int:
+def member_bytes(name: str, members: int) -> int:
+    """Return the bytes in which an "enum" or "set" of so many members is stored."""
     if name == "enum":
         return 1 if members < 256 else 2
     size = (members + 7) // 8
@@ -213,7 +215,7 @@ def _member_bytes(name: str, members: int) -> int:
 
 def _fixed_binary(column: Column) -> bool:
     binary = column.charset is None or column.charset.binary
-    return column.type is _T.STRING and binary and column.meta2 in _LOGICAL_BYTES.values()
+    return column.type is _T.STRING and binary and column.meta2 in LOGICAL_BYTES.values()
 
 
 def _may_be_versioned(table: TableMap) -> bool:

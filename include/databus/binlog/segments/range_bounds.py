@@ -26,6 +26,8 @@ class RangeBounds:
         max_rows: row changes of captured tables; None for no bound.
         max_bytes: log bytes; None for no bound.
         end: exactly here; None when the other bounds decide.
+        through: the head of the log must be read up to here at least, whatever others have kept of it; None for no such
+            place.
         segment_bytes: a segment ends at the first boundary after this many bytes, counted as if nothing were
             compressed: that is what reading it takes.
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
@@ -38,6 +40,7 @@ class RangeBounds:
     max_rows: int | None = None
     max_bytes: int | None = None
     end: BinlogOffset | None = None
+    through: BinlogOffset | None = None
     segment_bytes: int = TARGET_BYTES
     without: DeliveredGtids | None = None
     stops: bool = False

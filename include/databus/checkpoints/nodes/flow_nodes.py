@@ -95,7 +95,8 @@ class FlowNodes:
         if self._large is None:
             return {}
         places = self._places(paths)
-        folders = [paths.values_folder(path) for place in places for path in (place.checkpoint, place.outputs)]
+        kept = [paths.snapshot, *(path for place in places for path in (place.checkpoint, place.outputs))]
+        folders = [paths.values_folder(path) for path in kept]
         found = {folder: self._large.names(folder) for folder in folders}
         return {folder: names for folder, names in found.items() if names}
 
@@ -104,7 +105,8 @@ class FlowNodes:
         if self._large is None or not leftovers:
             return
         places = self._places(paths)
-        nodes = [path for place in places for path in (place.checkpoint, place.plan, place.outputs)] + [paths.paused]
+        nodes = [path for place in places for path in (place.checkpoint, place.plan, place.outputs)]
+        nodes += [paths.paused, paths.snapshot]
         for parent in (paths.gaps, paths.boundaries, paths.backfills, *(place.history for place in places)):
             nodes += [f"{parent}/{name}" for name in self._session.children(parent)]
         contents: dict[str, list[bytes]] = {folder: [] for folder in leftovers}

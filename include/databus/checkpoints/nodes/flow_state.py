@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from databus.checkpoints.codec import decode, decode_as
+from databus.checkpoints.codec import decode, decode_as, encode
 from databus.checkpoints.connection.session import Node
 from databus.checkpoints.connection.transaction import Operation, create, delete, set_data
 from databus.checkpoints.holder import read_epoch
 from databus.checkpoints.nodes.stored_outputs import HISTORY_NUMBER, StoredCheckpoint, digest, named_digest, restored
 from databus.checkpoints.paths import FlowPaths
+from databus.checkpoints.rules.snapshots import after_batch
 from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot import PlannedChunks, Snapshot
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class FlowState:
         plan_node: the plan in flight.
         epoch_node: epoch of the latest claim.
         outputs_node: what the checkpoint knows of outputs.
+        snapshot_node: the flow's snapshot, where it was asked for; None else, and of sinks that are behind.
         remembered: whether it is what the last write of this process left, not what was read. It may be behind, as any
             read is by the time of the write: the versions that each write checks tell.
     """
@@ -38,6 +41,7 @@ class FlowState:
     epoch_node: Node | None
     outputs_node: Node | None = None
     remembered: bool = False
+    snapshot_node: Node | None = None
 
     @property
     def versions(self) -> tuple[int | None, ...]:
@@ -79,6 +83,12 @@ class FlowState:
         return decode_as(node.data, f"plan of flow {self.flow}", Plan.from_json) if node else None
 
     @cached_property
+    def snapshot(self) -> Snapshot | None:
+        """The flow's snapshot, where it was asked for."""
+        node = self.snapshot_node
+        return decode_as(node.data, f"snapshot of flow {self.flow}", Snapshot.from_json) if node else None
+
+    @cached_property
     def history_number(self) -> int:
         """Number of the history entry that was written with the checkpoint, 0 without one."""
         node = self.checkpoint_node
@@ -99,6 +109,16 @@ class FlowState:
         elif stored.outputs is not None and stored.outputs != self._outputs:
             operations.append(_put(paths.outputs, stored.outputs, node))
         return operations
+
+    def snapshot_writes(self, paths: FlowPaths, planned: PlannedChunks | None) -> Sequence[Operation]:
+        """Return what moves the flow's snapshot by the chunks of a batch that is committed.
+
+        Nothing for a batch without chunks, nor at a sink that is behind: the flow's own commit moves it.
+        """
+        if planned is None or paths.sink:
+            return []
+        after = after_batch(self.snapshot, planned.snapshot)
+        return [] if after == self.snapshot else [_put(paths.snapshot, encode(after.to_json()), self.snapshot_node)]
 
     def deletes(self, paths: FlowPaths) -> Sequence[Operation]:
         """Return what deletes the checkpoint and its outputs."""

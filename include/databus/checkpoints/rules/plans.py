@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -68,6 +69,20 @@ def check_plan(plan: Plan, stored: Checkpoint | None, pending: Plan | None) -> N
         raise CheckpointConflictError(
             f"flow {plan.flow}: batch {plan.batch} cannot be planned while batch {pending.batch} is in flight",
             hint="Run the plan that is in flight first.",
+        )
+
+
+def check_chunks(plan: Plan, behind: Sequence[str]) -> None:
+    """Refuse chunks of a snapshot while sinks are behind: these read the log alone on their way, and would miss them.
+
+    Raises:
+        CheckpointConflictError: the plan has chunks, and sinks are behind.
+    """
+    if plan.chunks is not None and behind:
+        raise CheckpointConflictError(
+            f"flow {plan.flow}: batch {plan.batch} is planned with chunks of snapshot {plan.chunks.snapshot.number}, "
+            f"but sinks are behind, which would miss them: {', '.join(behind)}",
+            hint="The snapshot waits until they have caught up.",
         )
 
 

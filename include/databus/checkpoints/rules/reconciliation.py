@@ -17,6 +17,7 @@ from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
+from databus.core.state.snapshot import PlannedChunks
 
 RECONCILED = "moved while ZooKeeper was away"
 _CAUTION = 0.8
@@ -95,6 +96,7 @@ def catch_up_step(
         raise AssertionError("`due` has refused a flow without a checkpoint")
     number, operations = state.history_number, [check(paths.epoch, state.epoch_version)]
     stored, moved = state.stored(previous, number), 0
+    chunks: PlannedChunks | None = None
     for outcome in left:
         entry = entries.commit_entry(number + 1, previous, outcome.checkpoint, outcome.receipts, outcome.counts)
         more = [create(paths.history_entry(number + 1), encode({**entry.to_json(), "why": RECONCILED}))]
@@ -102,11 +104,13 @@ def catch_up_step(
         after = state.stored(outcome.checkpoint, number + 1)
         head = len(after.content) + min(len(after.outputs or b""), LARGE_BYTES)
         head += len(encode(pending.to_json())) if pending else 0
+        taken = outcome.plan.chunks or chunks
+        head += min(sum(len(o.data) for o in state.snapshot_writes(paths, taken)), LARGE_BYTES)
         if moved and size_bytes([*operations, *more]) + head >= MAX_WRITE_BYTES * _CAUTION:
             break
         operations += more
-        previous, stored, number, moved = outcome.checkpoint, after, number + 1, moved + 1
-    operations += state.writes(paths, stored)
+        previous, stored, number, moved, chunks = outcome.checkpoint, after, number + 1, moved + 1, taken
+    operations += [*state.writes(paths, stored), *state.snapshot_writes(paths, chunks)]
     last = moved == len(left)
     if planned is not None and (planned.batch <= previous.batch or (last and planned != pending)):
         assert state.plan_node is not None  # noqa: S101 - it holds the plan

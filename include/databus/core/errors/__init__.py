@@ -20,6 +20,7 @@ from databus.core.errors.checkpoint import (
     FlowPausedError,
     LeaseBusyError,
     PlanChangedError,
+    SnapshotUnfinishedError,
     StaleEpochError,
 )
 from databus.core.errors.config import (
@@ -31,6 +32,7 @@ from databus.core.errors.config import (
     RunConfError,
     SandboxError,
     ServerUnknownError,
+    SnapshotConditionError,
     UnknownKindError,
 )
 from databus.core.errors.root import DatabusError
@@ -62,6 +64,10 @@ from databus.core.errors.source import (
     SchemaUnknownError,
     SegmentStoreFullError,
     ServerIdTakenError,
+    SnapshotKeyChangedError,
+    SnapshotNotYetVisibleError,
+    SnapshotRefusedError,
+    SnapshotServerChangedError,
     SourceAccessError,
     SourceDivergedError,
     SourceError,
@@ -121,6 +127,12 @@ __all__ = [
     "SinkSettingError",
     "SinkTransactionHangingError",
     "SinkUnavailableError",
+    "SnapshotConditionError",
+    "SnapshotKeyChangedError",
+    "SnapshotNotYetVisibleError",
+    "SnapshotRefusedError",
+    "SnapshotServerChangedError",
+    "SnapshotUnfinishedError",
     "SourceAccessError",
     "SourceDivergedError",
     "SourceError",

@@ -24,6 +24,12 @@ class CheckpointConflictError(CheckpointError):
     code = "checkpoint_conflict"
 
 
+class SnapshotUnfinishedError(CheckpointConflictError):
+    """Another snapshot of the flow is unfinished: it is finished or cancelled before the next one begins."""
+
+    code = "checkpoint_snapshot_unfinished"
+
+
 class PlanChangedError(CheckpointConflictError):
     """The flow changed while sinks hold a part of its unfinished batch, which only the former definition can finish.
 

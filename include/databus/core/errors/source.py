@@ -30,6 +30,13 @@ class RegistryUnavailableError(SourceUnavailableError):
     default_hint = "Nothing has moved. Check that the registry runs and that the connection's address reaches it."
 
 
+class SnapshotKeyChangedError(SourceError):
+    """The key by which a table is read in chunks is another than that of the chunks before."""
+
+    code = "snapshot_key_changed"
+    default_hint = "Read the table from its beginning: the order of its rows may be another now."
+
+
 class SegmentStoreFullError(SourceUnavailableError):
     """The disk of the segment store is full; nothing has advanced, and a retry goes on once there is space."""
 
@@ -109,6 +116,30 @@ class SourceDivergedError(SourceError):
     """The server's history is not a continuation of the checkpoint's."""
 
     code = "source_diverged"
+
+
+class SnapshotNotYetVisibleError(SourceError):
+    """A consistent view does not show yet what the flow has read from the log: the chunk is read anew later."""
+
+    code = "snapshot_not_yet_visible"
+    retryable = True
+    default_hint = (
+        "Nothing was read and nothing is lost: the stream goes on, and the chunk is tried again. If it goes on so, "
+        "look for commits that wait: semi-sync for a replica, FLUSH TABLES WITH READ LOCK for a long statement."
+    )
+
+
+class SnapshotServerChangedError(SourceUnavailableError):
+    """Another server than the checkpoint's answers a snapshot: the chunk is read anew once the stream has followed."""
+
+    code = "snapshot_server_changed"
+    default_hint = "A failover: once the stream has found its place on that server, the chunk is read there."
+
+
+class SnapshotRefusedError(SourceError):
+    """The server or the account lacks something without which a snapshot would lose rows or updates."""
+
+    code = "snapshot_refused"
 
 
 class UnloggedChangeError(SourceError):

@@ -10,6 +10,7 @@ from databus.core.positions.lag import PartitionLag
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
+from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
 
 
@@ -113,5 +114,42 @@ class PartitionedSource(Protocol):
         """Return a view, sharing the connections, of what lies between two places of each log, and no more.
 
         Its `plan` returns None at once where nothing is left; its lag is the distance to the range's end.
+        """
+        ...
+
+
+@runtime_checkable
+class SnapshotSource(Source, Protocol):
+    """A source whose tables can be read as they stand, in chunks that batches take along."""
+
+    def snapshot_tables(self) -> Sequence[TableProgress]:
+        """Return the tables of the flow as they stand, in the order in which a snapshot reads them, none begun."""
+        ...
+
+    def plan_chunks(
+        self, after: Offset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot | None] | None:
+        """Read the next chunks in a view that covers `after`, and plan the range of the log that goes with them.
+
+        Args:
+            after: where the flow stands.
+            snapshot: how far the snapshot has come; neither paused nor finished.
+            limit: bounds of the batch.
+
+        Returns:
+            The plan, which may hold an empty range, and the snapshot as it stands behind it: None where the plan takes
+            no chunk along, because tables were redefined meanwhile. None where no chunk can be read just now: the flow
+            is far behind, or the server does not show yet what its log holds.
+
+        Raises:
+            SourceError: as `Source.plan`, or the tables cannot be read.
+        """
+        ...
+
+    def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
+        """Return the plan of a range together with chunks that were planned with it.
+
+        Raises:
+            SourceError: a chunk file is gone or damaged.
         """
         ...

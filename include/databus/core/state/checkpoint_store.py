@@ -1,4 +1,4 @@
-"""Checkpoint store: leases, batches, amendments, lagging sinks, history; each a protocol of its own."""
+"""Checkpoint store: leases, batches, amendments, snapshots, lagging sinks, history; each a protocol of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
+from databus.core.state.snapshot import Snapshot
 
 
 class Lease(Protocol):
@@ -168,6 +169,55 @@ class Amendments(Protocol):
         ...
 
 
+class Snapshots(Protocol):
+    """Snapshots of a flow: one at a time; a commit of a plan with chunks moves it in the commit's own step.
+
+    Each call is one atomic step with its own history entry, made by a run or, while a run may hold the lease, by a
+    person; the same again changes nothing.
+    """
+
+    def snapshot(self, flow: str) -> Snapshot | None:
+        """Return the flow's snapshot, the unfinished one or the last; None before the first."""
+        ...
+
+    def begin_snapshot(self, flow: str, lease: Lease | None, snapshot: Snapshot, who: str, why: str) -> Snapshot:
+        """Begin a snapshot, and return it as it stands: further on where it was begun before.
+
+        Args:
+            flow: flow name.
+            lease: the claim, whose epoch is checked; None for a person, who needs none.
+            snapshot: with the number after the last one's, and no chunk read yet.
+            who: run or user.
+            why: reason.
+
+        Raises:
+            SnapshotUnfinishedError: another one is unfinished.
+            CheckpointConflictError: its number was used, or the flow has no checkpoint yet.
+            StaleEpochError: another run claimed the flow since.
+        """
+        ...
+
+    def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Hold the unfinished snapshot: no more chunks are planned, the batch in flight still brings its own.
+
+        Raises:
+            CheckpointConflictError: none is unfinished.
+        """
+        ...
+
+    def resume_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Let a held snapshot go on. Raises CheckpointConflictError where none is unfinished."""
+        ...
+
+    def cancel_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """End the unfinished snapshot for good: no more chunks are planned, the batch in flight still brings its own.
+
+        Raises:
+            CheckpointConflictError: none is unfinished, nor was one cancelled last.
+        """
+        ...
+
+
 class LaggingSinks(Protocol):
     """Lagging sinks of a flow: those with a checkpoint, plan and history of their own (ADR 16).
 
@@ -217,7 +267,7 @@ class History(Protocol):
         ...
 
 
-class CheckpointStore(Batches, Amendments, LaggingSinks, History, Protocol):
+class CheckpointStore(Batches, Amendments, Snapshots, LaggingSinks, History, Protocol):
     """Checkpoint store of all flows of an installation. Whoever needs a part of it names that part."""
 
     def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:

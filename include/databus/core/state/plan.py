@@ -280,4 +280,13 @@ def _unversioned(value: Any) -> Any:
     sinks = {name: {k: v for k, v in sink.items() if k not in apart} for name, sink in plain["sinks"].items()}
     if "closed_until" in plain:
         plain["closed_until"] = {k: v for k, v in plain["closed_until"].items() if k != VERSION}
+    if "chunks" in plain:
+        plain["chunks"] = _stripped(plain["chunks"])
     return {**plain, "range": ends, "sinks": sinks}
+
+
+def _stripped(value: Any) -> Any:
+    """Return stored JSON without any version in it; none of its fields is named by a user."""
+    if isinstance(value, dict):
+        return {name: _stripped(part) for name, part in value.items() if name != VERSION}
+    return [_stripped(part) for part in value] if isinstance(value, list) else value

@@ -11,7 +11,7 @@ from databus.core.stored_form import Form
 
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
-SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at")
+SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
 
 
@@ -107,7 +107,8 @@ class Snapshot:
         begun_at: when it was begun.
         tables: progress by table.
         paused: whether a person holds it.
-        finished_at: when its last chunk was committed; None before.
+        finished_at: when its last chunk was committed, or a person cancelled it; None before.
+        cancelled: whether a person ended it before its last chunk.
     """
 
     number: int
@@ -116,6 +117,17 @@ class Snapshot:
     tables: tuple[TableProgress, ...]
     paused: bool = False
     finished_at: datetime | None = None
+    cancelled: bool = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether chunks are left to read: it is neither finished nor cancelled."""
+        return self.finished_at is None
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether chunks are to be read: it is neither finished nor paused."""
+        return self.finished_at is None and not self.paused
 
     @property
     def current(self) -> TableProgress | None:
@@ -127,6 +139,7 @@ class Snapshot:
         later = {
             **({"paused": True} if self.paused else {}),
             **({"finished_at": self.finished_at.isoformat()} if self.finished_at is not None else {}),
+            **({"cancelled": True} if self.cancelled else {}),
         }
         return SNAPSHOT.write(
             {
@@ -154,6 +167,7 @@ class Snapshot:
             tuple(map(TableProgress.from_json, values["tables"])),
             values.get("paused", False),
             datetime.fromisoformat(finished) if finished else None,
+            values.get("cancelled", False),
         )
 
 

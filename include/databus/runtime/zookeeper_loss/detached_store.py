@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from databus.checkpoints.rules.snapshots import after_batch
 from databus.checkpoints.spool import PlanSpool
 from databus.core.batches.counts import TableCounts
 from databus.core.errors.checkpoint import CheckpointUnavailableError
@@ -25,6 +26,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, ClaimRegister
+from databus.core.state.snapshot import Snapshot
 from databus.runtime.zookeeper_loss.detached_lease import DetachableLease
 from databus.runtime.zookeeper_loss.lagging_sink_store import SinkView
 from databus.runtime.zookeeper_loss.refused_while_detached import AttachedOnlyStore
@@ -90,6 +92,7 @@ class DetachableStore(AttachedOnlyStore):
         self._looked = False
         self._pause: Pause | None = None
         self._behind: Sequence[str] | None = None
+        self._snapshot: tuple[Snapshot | None, ...] = ()
         self._highest = 0
         self._absence: _Absence | None = None
 
@@ -103,7 +106,7 @@ class DetachableStore(AttachedOnlyStore):
         self._require_own(flow)
         self._lease = self._retry(lambda: self._store.claim(flow, who, wait_s, run_url))
         self._committed, self._pending, self._looked, self._absence = None, None, False, None
-        self._pause, self._behind, self._highest = None, None, 0
+        self._pause, self._behind, self._snapshot, self._highest = None, None, (), 0
         return DetachableLease(self._lease, self, flow)
 
     def load(self, flow: str) -> Checkpoint | None:
@@ -167,6 +170,8 @@ class DetachableStore(AttachedOnlyStore):
             self._spool.put_outcome(outcome, self._built_on())
             self._absence.outcomes.append(outcome)
             self._absence.announced = None
+        if plan.chunks is not None and self._snapshot:
+            self._snapshot = (after_batch(self._snapshot[0], plan.chunks.snapshot),)
         self._committed, self._pending, self._looked = checkpoint, None, True
 
     def reconcile(
@@ -194,6 +199,22 @@ class DetachableStore(AttachedOnlyStore):
             except CheckpointUnavailableError as error:
                 self._detach(flow, error)
         return self._pause
+
+    def snapshot(self, flow: str) -> Snapshot | None:
+        """Return the flow's snapshot as it will stand in ZooKeeper; while that is away no person can change it.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper went away before it was ever asked.
+        """
+        if self._attached(flow):
+            try:
+                self._snapshot = (self._store.snapshot(flow),)
+            except CheckpointUnavailableError as error:
+                self._detach(flow, error)
+        if not self._snapshot:
+            self.require_attached(flow, "its snapshot is not known")
+            return None
+        return self._snapshot[0]
 
     def sinks_behind(self, flow: str) -> Sequence[str]:
         """Return the sinks that have a checkpoint of their own, as far as is known."""

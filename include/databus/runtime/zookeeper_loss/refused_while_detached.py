@@ -9,6 +9,7 @@ from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
+from databus.core.state.snapshot import Snapshot
 from databus.runtime.zookeeper_loss.retrying_store import RetryingStore
 
 
@@ -111,3 +112,39 @@ class AttachedOnlyStore(ABC):
         """
         self.require_attached(flow, "its pause cannot be ended")
         return self._retried.resume(flow, who, why)
+
+    def begin_snapshot(self, flow: str, lease: Lease | None, snapshot: Snapshot, who: str, why: str) -> Snapshot:
+        """Begin a snapshot.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "no snapshot can begin")
+        return self._retried.begin_snapshot(flow, lease, snapshot, who, why)
+
+    def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Hold the unfinished snapshot.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its snapshot cannot be paused")
+        return self._retried.pause_snapshot(flow, who, why)
+
+    def resume_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Let a held snapshot go on.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its snapshot cannot be resumed")
+        return self._retried.resume_snapshot(flow, who, why)
+
+    def cancel_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """End the unfinished snapshot.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its snapshot cannot be cancelled")
+        return self._retried.cancel_snapshot(flow, who, why)

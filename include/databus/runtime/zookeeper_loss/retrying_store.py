@@ -10,7 +10,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.state.checkpoint import Epoch
-from databus.core.state.checkpoint_store import Amendments, Batches, CheckpointStore, History, LaggingSinks, Lease
+from databus.core.state.checkpoint_store import (
+    Amendments,
+    Batches,
+    CheckpointStore,
+    History,
+    LaggingSinks,
+    Lease,
+    Snapshots,
+)
 from databus.runtime.drain import Drain
 
 log = logging.getLogger(__name__)
@@ -93,6 +101,12 @@ class RetryingStore:
     paused = retried(Amendments.paused)
     pause = retried(Amendments.pause)
     resume = retried(Amendments.resume)
+
+    snapshot = retried(Snapshots.snapshot)
+    begin_snapshot = retried(Snapshots.begin_snapshot)
+    pause_snapshot = retried(Snapshots.pause_snapshot)
+    resume_snapshot = retried(Snapshots.resume_snapshot)
+    cancel_snapshot = retried(Snapshots.cancel_snapshot)
 
     def of_sink(self, sink: str) -> CheckpointStore:
         """Return the view of a lagging sink, retried as this store is."""

@@ -65,6 +65,8 @@ class PlannedRanges:
             SourceDivergedError, OffsetPurgedError, OffsetInvalidError: the server no longer has exactly this range.
         """
         end = self._log.server.binlog(planned.end)
+        if planned.empty:  # of a batch of chunks alone
+            return SourcePlan(planned, (), 0, 0)
         lent = self._log.stores.staged_by_flow(planned, end.server)
         if lent and lent[1].capture == str(self._capture):
             return source_plan(lent[1], lent[0], self._capture)
@@ -72,6 +74,8 @@ class PlannedRanges:
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
+        if plan.range.empty:
+            return ()
         index = self._index(plan.range)
         self._filters.check(index.tables)
         store = self._log.stores.segments(self._log.server.binlog(plan.range.end).server)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
@@ -16,6 +16,9 @@ from databus.core.positions.offsets import BinlogOffset, Offset
 
 T = TypeVar("T")
 Flavor = Literal["mysql", "mariadb"]
+HEAD_STATEMENTS = ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS", "SHOW BINLOG STATUS")
+"""MySQL 8.2 renamed the statement and 8.4 dropped the old name; MariaDB 10.5 has its own."""
+
 _IDENTITY = ("server_uuid", "server_id")
 _FACTS = ("version", "lower_case_table_names", *_IDENTITY)
 
@@ -123,15 +126,21 @@ class MysqlServer:
             SourceSettingError: the server writes no log.
             SourceAccessError: a grant is missing.
         """
-        rows = self._head_rows()
-        if not rows:
-            raise self._no_log()
-        row = rows[0]
+        row = self._head_row()
         file, pos = str(row["file"]), int(row["position"])
         gtids = str(row.get("executed_gtid_set") or "").replace("\n", "")
         if self.flavor == "mariadb":
             gtids = self.gtids_at(file, pos)
         return BinlogOffset(file, pos, gtids, self.flavor, self.identity)
+
+    def end_of_log(self) -> BinlogOffset:
+        """Return the end of the log by file and position, without GTIDs: those executed lag behind it.
+
+        Raises:
+            SourceSettingError, SourceAccessError: as `head`.
+        """
+        row = self._head_row()
+        return BinlogOffset(str(row["file"]), int(row["position"]), "", self.flavor, self.identity)
 
     def gtids_at(self, file: str, pos: int) -> str:
         """Return MariaDB's GTID position at a place of its log; "" when it cannot tell."""
@@ -148,21 +157,12 @@ class MysqlServer:
             self._open.close()
             self._open = None
 
-    def _head_rows(self) -> list[dict[str, Any]]:
-        # MySQL 8.2 renamed the statement and 8.4 dropped the old name; MariaDB 10.5 has its own.
-        names = ["SHOW MASTER STATUS", "SHOW BINARY LOG STATUS", "SHOW BINLOG STATUS"]
-        if self._head_statement is not None:
-            return self.query_named(self._head_statement)
-        for last, name in ((n == names[-1], n) for n in names):
-            try:
-                rows = self.query_named(name)
-            except SourceError as error:
-                if last or "(MySQL error 1064)" not in error.message:
-                    raise
-                continue
-            self._head_statement = name
-            return rows
-        return []
+    def _head_row(self) -> dict[str, Any]:
+        known = HEAD_STATEMENTS if self._head_statement is None else (self._head_statement,)
+        self._head_statement, rows = ask_known(self.query_named, known)
+        if not rows:
+            raise self._no_log()
+        return rows[0]
 
     def _fact(self, name: str) -> str:
         if self._facts is None:
@@ -198,6 +198,19 @@ class MysqlServer:
             f"{self.place}: the server writes no binary log",
             hint="Start it with --log-bin (MySQL 8.0 does by default; skip-log-bin turns it off) and a server-id.",
         )
+
+
+def ask_known(
+    ask: Callable[[str], list[dict[str, Any]]], statements: Sequence[str]
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the first of some statements that the server knows, and its rows."""
+    for name in statements[:-1]:
+        try:
+            return name, ask(name)
+        except SourceError as error:
+            if "(MySQL error 1064)" not in error.message:
+                raise
+    return statements[-1], ask(statements[-1])
 
 
 def grants_by_scope(rows: list[tuple[Any, ...]]) -> Mapping[str, set[str]]:

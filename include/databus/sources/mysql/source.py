@@ -19,9 +19,11 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Headroom, Lag
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
 from databus.core.protocols.optional_source import Turns
+from databus.core.protocols.splits import Split
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
 from databus.core.state.plan import SourcePlan
+from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
 from databus.sources.mysql.boundaries import boundary_at
 from databus.sources.mysql.dump.range_dumper import RangeDumper
@@ -34,7 +36,7 @@ from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
-from databus.sources.mysql.segments.split import SegmentSplit
+from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
@@ -65,6 +67,8 @@ class MysqlBinlogSource:
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         large = LargeValueRules(context.settings.segment_store, spec.claim_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
+        self._large = large
+        self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
         self._history_known: BinlogOffset | None = None
@@ -109,9 +113,13 @@ class MysqlBinlogSource:
     def start_offset(self) -> BinlogOffset:
         """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""
         try:
-            return self._positions.named(self._spec.start)
+            place = self._positions.named(self._spec.start)
         except OffsetPurgedError as error:
             raise purged_at_start(error) from error
+        if self._spec.snapshot == "initial" and place.flavor == "mysql" and place.gtids:
+            # The server counts a transaction as executed after it is in the log: the log itself says what lies before.
+            return self._positions.at_position(place.file, place.pos)
+        return place
 
     def earliest_offset(self) -> BinlogOffset:
         """Return the start of the oldest log file."""
@@ -196,6 +204,31 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         return self._planned.described(index)
 
+    def snapshot_tables(self) -> Sequence[TableProgress]:
+        """Return the flow's tables as they stand, none begun."""
+        return self._chunks.tables()
+
+    def plan_chunks(
+        self, after: Offset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot | None] | None:
+        """Read the next chunks of a snapshot, and plan the range that goes with them; see `SnapshotSource`."""
+        start = self._server.binlog(after)
+        if self._log.continued(start) is not None:
+            return None
+        if start != self._history_known:
+            self._same_log.check_history(start)
+        bounds = RangeBounds(stops=self._spec.on_partition_ddl == "fail", flow=self._context.flow)
+        with self._log.naming(start, None):
+            planned = self._chunks.plan(start, snapshot, limit, bounds)
+        if planned is not None:
+            self._filters.check(planned[0].tables)
+            self._history_known = self._server.binlog(planned[0].range.end)
+        return planned
+
+    def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
+        """Return the plan of a range with the chunks that were planned with it."""
+        return self._chunks.with_chunks(plan, chunks)
+
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""
         self._dumps.streams, self._ranges.turns = on, turns
@@ -206,9 +239,13 @@ class MysqlBinlogSource:
         """Describe a planned range from its segments; see `PlannedRanges`."""
         return self._planned.reopen(planned)
 
-    def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
-        """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
-        return self._planned.splits(plan, count)
+    def splits(self, plan: SourcePlan, count: int) -> Sequence[Split]:
+        """Group the segments that hold anything for this flow into at most `count` splits of about equal size.
+
+        Chunks of a snapshot are one more, which stands before them.
+        """
+        chunks = self._chunks.splits(plan, count, self._filters, self._large)
+        return (*chunks, *self._planned.splits(plan, max(1, count - len(chunks))))
 
     def discard(self, plan: SourcePlan) -> None:
         """Delete a range's segments; kept segments and large values over the limit, too."""
@@ -217,6 +254,7 @@ class MysqlBinlogSource:
     def release(self, plan: SourcePlan) -> None:
         """Discard a committed range, and delete the kept copies of the XA transactions that it resolved."""
         self._planned.release(plan)
+        self._chunks.discard(plan)
 
     def sweep(self, plans: StagedPlans) -> None:
         """Delete staged ranges that a kill left and nobody planned, also beside the flow's own, and copies of XA."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from databus.binlog.log.capture import TableCapture, check_pattern
 from databus.core.connections import ConnectionSource
@@ -27,7 +27,8 @@ _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
 OnMissingTable = Literal["fail", "wait"]
 OnPartitionDdl = Literal["event", "fail"]
-_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event"}
+BeginsWith = Literal["never", "initial"]
+_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event", "snapshot": "never"}
 
 
 class MysqlBinlog(SourceSpec):
@@ -43,6 +44,9 @@ class MysqlBinlog(SourceSpec):
             update that moves a row into a partition is an insert, one that moves it out a delete. Default none.
         start: where a flow without a checkpoint begins: "latest" (default), "earliest", "FILE:POS", "gtid:<set>", or a
             time (ISO 8601; UTC without a zone).
+        snapshot: "initial" lets a flow without a checkpoint begin with the rows that its tables hold: they are read in
+            chunks beside the stream and delivered as op "r"; nothing is missing, and nothing comes twice. `start` is
+            left unset then. "never" (default) delivers changes alone.
         decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
             wrong).
         flavor: "mysql", "mariadb", or "auto" (default) to ask the server.
@@ -64,7 +68,9 @@ class MysqlBinlog(SourceSpec):
     """
 
     kind: ClassVar[str] = "mysql_binlog"
-    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "headroom", "on_missing_table", "on_partition_ddl"})
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "snapshot", "headroom", "on_missing_table", "on_partition_ddl"}
+    )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     places: ClassVar[tuple[str, ...]] = (
@@ -77,6 +83,7 @@ class MysqlBinlog(SourceSpec):
     exclude_tables: tuple[str, ...] = ()
     row_filters: tuple[AnyRowFilter, ...] = ()
     start: str = "latest"
+    snapshot: BeginsWith = "never"
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom: Duration = Field(timedelta(hours=6), ge=ZERO)
@@ -114,6 +121,15 @@ class MysqlBinlog(SourceSpec):
             ) from None
         return text
 
+    @model_validator(mode="after")
+    def _snapshot_begins_at_head(self) -> MysqlBinlog:
+        if self.snapshot == "initial" and self.start != "latest":
+            raise ValueError(
+                f'snapshot="initial" reads the tables as they stand, and then what comes: with start={self.start!r} '
+                "older changes would come after the rows that hold them. Leave start unset."
+            )
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
         return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
@@ -149,6 +165,10 @@ class MysqlBinlog(SourceSpec):
     def begins_at_head(self) -> bool:
         """Tell whether it begins at "latest"."""
         return self.start == "latest"
+
+    def begins_with_snapshot(self) -> bool:
+        """Tell whether it begins with the tables as they stand."""
+        return self.snapshot == "initial"
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection."""

@@ -136,7 +136,7 @@ class RangeDumper:
         self, start: BinlogOffset, after: BinlogOffset, bounds: RangeBounds, deadline: float | None
     ) -> RangeIndex | None:
         kept = self._relay.log_from(start) if deadline is None and bounds.without is None else None
-        if kept is not None and bounds.end is not None and not kept.reaches(bounds.end):
+        if kept is not None and not all(kept.reaches(place) for place in (bounds.end, bounds.through) if place):
             kept = None
         definitions = self._definitions.begin(start)
         store = self._stores.segments()

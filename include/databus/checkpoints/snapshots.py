@@ -1,0 +1,82 @@
+"""Snapshots in ZooKeeper: begun by a run or a person, held or ended by a person while a run may move chunks of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from databus.checkpoints.beside_holder import ZooKeeperBesideHolder
+from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.connection.transaction import Operation, create, set_data
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.rules import snapshots as changes
+from databus.checkpoints.rules.plans import check_epoch
+from databus.core.state.amendments import Pause
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from databus.core.state.checkpoint import HistoryEntry
+
+
+class ZooKeeperSnapshots(ZooKeeperBesideHolder):
+    """Snapshots of the ZooKeeper store; see `databus.core.state.checkpoint_store.Snapshots`."""
+
+    def snapshot(self, flow: str) -> Snapshot | None:
+        """Return the flow's snapshot, the unfinished one or the last; None before the first."""
+        paths = self._layout.flow(flow)
+        node = self._nodes.read(paths, paths.snapshot, sync=True)[0]
+        return decode_as(node.data, f"snapshot of flow {flow}", Snapshot.from_json) if node else None
+
+    def begin_snapshot(self, flow: str, lease: Lease | None, snapshot: Snapshot, who: str, why: str) -> Snapshot:
+        """Begin a snapshot (see `Snapshots.begin_snapshot`).
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            SnapshotUnfinishedError: another snapshot of the flow is unfinished.
+            CheckpointConflictError: its number was used, or the flow has no checkpoint yet.
+            CheckpointUnavailableError: no answer: the same again tells whether it was applied.
+        """
+        said = Pause(who, why, self._clock.now())
+        stands = snapshot
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            nonlocal stands
+            if lease is not None:
+                check_epoch(flow, lease.epoch, state.epoch)
+            state = self._with_snapshot(state)
+            if not changes.check_begin(flow, state.snapshot, snapshot):
+                stands = state.snapshot or snapshot
+                return [], None
+            return self._written(state, snapshot), self._said(state, "snapshot", said)
+
+        self._beside_the_holder(flow, step, f"the beginning of snapshot {snapshot.number} of flow {flow}")
+        return stands
+
+    def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Hold the unfinished snapshot (see `Snapshots.pause_snapshot`)."""
+        return self._changed(flow, "pause", Pause(who, why, self._clock.now()), changes.paused)
+
+    def resume_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Let a held snapshot go on (see `Snapshots.resume_snapshot`)."""
+        return self._changed(flow, "resume", Pause(who, why, self._clock.now()), changes.resumed)
+
+    def cancel_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """End the unfinished snapshot (see `Snapshots.cancel_snapshot`)."""
+        return self._changed(flow, "cancel", Pause(who, why, self._clock.now()), changes.cancelled)
+
+    def _changed(self, flow: str, action: str, said: Pause, change: changes.Change) -> Snapshot:
+        made: list[Snapshot] = []
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            state = self._with_snapshot(state)
+            made[:] = [change(flow, state.snapshot, said.at)]
+            if made[0] == state.snapshot:
+                return [], None
+            return self._written(state, made[0]), self._said(state, f"snapshot-{action}", said)
+
+        self._beside_the_holder(flow, step, f"the {action} of the snapshot of flow {flow}")
+        return made[0]
+
+    def _written(self, state: FlowState, snapshot: Snapshot) -> list[Operation]:
+        path, node, content = self._layout.flow(state.flow).snapshot, state.snapshot_node, encode(snapshot.to_json())
+        return [set_data(path, content, node.version) if node else create(path, content)]

@@ -1,0 +1,122 @@
+"""`databus snapshot`: reads tables of a flow as they stand, beside its stream; progress, pause and end of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from databus.cli.checkpoint.amend import nothing_done
+from databus.cli.terminal.option_groups import grouped
+from databus.cli.terminal.options import ChangeOptions, FlowName, Shown, opened, operator
+from databus.cli.terminal.output import ERR, Format, show_one, show_rows
+from databus.core.state.snapshot import Snapshot
+from databus.ops import snapshots
+from databus.ops.checkpoint.amend import Attribution
+from databus.runtime.snapshot_turns import progress_text
+
+app = typer.Typer(help="Read a flow's tables as they stand, beside its stream.", no_args_is_help=True)
+
+_COLUMNS = ("table", "state", "rows", "superseded", "of about", "chunks", "where")
+
+
+@app.command()
+@grouped
+def show(flow: FlowName, shown: Shown) -> None:
+    """Show how far the flow's snapshot has come, table by table."""
+    with opened(flow, shown.dags) as (_, services):
+        found = services.store.snapshot(flow)
+    if found is None:
+        ERR.print(f"flow {flow} has no snapshot: `databus snapshot begin {flow}` reads its tables.", markup=False)
+        return
+    _show(found, shown.output)
+
+
+@app.command()
+@grouped
+def begin(
+    flow: FlowName,
+    change: ChangeOptions,
+    shown: Shown,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table", help="Table to read, DATABASE.TABLE; may be repeated.", show_default="all of the flow's"
+        ),
+    ] = None,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where", help='Condition in SQL for the rows of one table, e.g. "id > 1000".', show_default="all rows"
+        ),
+    ] = "",
+) -> None:
+    """Begin a snapshot: from the next batch on rows of the tables come as op "r", each once; changes go on."""
+    with opened(flow, shown.dags) as (spec, services):
+        wanted = snapshots.proposed(spec, services, table or (), where)
+        if not change.execute:
+            _show(wanted, shown.output)
+            nothing_done()
+            return
+        begun = snapshots.begin(spec, services, wanted, Attribution(operator(), change.reason, what="a snapshot"))
+    _show(begun, shown.output)
+
+
+@app.command()
+@grouped
+def pause(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
+    """Pause the snapshot; the stream goes on."""
+    _decide(flow, "pause", change, shown)
+
+
+@app.command()
+@grouped
+def resume(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
+    """Resume a paused snapshot where it stands."""
+    _decide(flow, "resume", change, shown)
+
+
+@app.command()
+@grouped
+def cancel(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
+    """End the snapshot before its last row; what was delivered stays."""
+    _decide(flow, "cancel", change, shown)
+
+
+def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
+    with opened(flow, shown.dags) as (_, services):
+        if not change.execute:
+            found = services.store.snapshot(flow)
+            if found is None:
+                show_one({"flow": flow, "snapshot": None}, shown.output)
+            else:
+                _show(found, shown.output)
+            nothing_done()
+            return
+        said = Attribution(operator(), change.reason, what=f"the {what} of a snapshot")
+        store = services.store
+        decide = {"pause": store.pause_snapshot, "resume": store.resume_snapshot, "cancel": store.cancel_snapshot}
+        found = decide[what](flow, said.who, said.why)
+    _show(found, shown.output)
+
+
+def _show(snapshot: Snapshot, output: Format) -> None:
+    if output is not Format.TABLE:
+        show_one(snapshot.to_json(), output)
+        return
+    rows = [
+        {
+            "table": table.table,
+            "state": table.state,
+            "rows": table.rows,
+            "superseded": table.superseded,
+            "of about": table.estimate,
+            "chunks": table.chunks,
+            "where": table.where,
+        }
+        for table in snapshot.tables
+    ]
+    show_rows(rows, _COLUMNS, output, empty="no tables")
+    held = ", paused" if snapshot.paused else ""
+    ERR.print(progress_text(snapshot, datetime.now(UTC)) + held, markup=False)

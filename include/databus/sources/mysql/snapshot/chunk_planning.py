@@ -1,0 +1,190 @@
+"""Chunk planning: chunks of a snapshot, and the range of the log that tells which of their rows still hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from databus.binlog.decoding.table_batch import SchemaIds
+from databus.binlog.segments.chunk_store import ChunkStore
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.segment import RangeIndex
+from databus.core.batching import Batching
+from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotRefusedError, SnapshotServerChangedError
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.trace import log_prefix
+from databus.sources.mysql.dump.range_dumper import RangeDumper
+from databus.sources.mysql.flow_log import FlowLog
+from databus.sources.mysql.planned_ranges import PlannedRanges
+from databus.sources.mysql.row_filters import RowFilters
+from databus.sources.mysql.segments.address import LargeValueRules
+from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
+from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
+from databus.sources.mysql.snapshot.consistent_view import after_reads
+from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, SnapshotReader
+from databus.sources.mysql.snapshot.touched_keys import redefined, touched_keys
+from databus.sources.mysql.spec import MysqlBinlog
+
+log = logging.getLogger(__name__)
+
+
+class ChunkPlanner:
+    """Plans chunks of one flow.
+
+    Args:
+        from_log: the log that the flow reads.
+        ranges: stages ranges of it.
+        planned: describes them.
+        spec: what the flow wrote down.
+    """
+
+    def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
+        self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
+        self._reader = SnapshotReader(from_log.server, ranges.capture)
+
+    def tables(self) -> Sequence[TableProgress]:
+        """Return the flow's tables, none begun."""
+        return self._reader.tables()
+
+    def plan(
+        self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, bounds: RangeBounds
+    ) -> tuple[SourcePlan, Snapshot | None] | None:
+        """Read the next chunks and stage the log from `start` to its head; see `SnapshotSource.plan_chunks`.
+
+        Args:
+            start: where the flow stands, on this server.
+            snapshot: how far the snapshot has come.
+            limit: bounds of the batch.
+            bounds: of the range, for what it refuses.
+        """
+        head = self._log.server.head()
+        if head.file_number != start.file_number or head.pos - start.pos > limit.max_bytes:
+            behind = self._log.lag(start).bytes
+            if behind is None or behind > limit.max_bytes:
+                return None
+        store = self._log.stores.chunks(start.server or self._log.server.identity)
+        try:
+            chunks, after = self._reader.read(start, snapshot, limit, store)
+        except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
+            log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
+            return None
+        try:
+            return self._with_log(start, (chunks, after), store, bounds)
+        except BaseException:
+            self._drop(store, [chunk.file for chunk in chunks])
+            raise
+
+    def _with_log(
+        self,
+        start: BinlogOffset,
+        read: tuple[list[ReadChunk], Snapshot],
+        store: ChunkStore,
+        bounds: RangeBounds,
+    ) -> tuple[SourcePlan, Snapshot | None]:
+        chunks, snapshot = read
+        high = after_reads(self._log.server, start)
+        index = self._ranges.stage(start, None, replace(bounds, through=high), None)
+        plan = SourcePlan(OffsetRange(start, start), (), 0, 0) if index is None else self._planned.described(index)
+        end = self._log.server.binlog(plan.range.end)
+        if why := self._unfit(plan, index, end, high, chunks):
+            log.info("flow %s: %d chunks are read again: %s", self._log.flow, len(chunks), why)
+            self._drop(store, [chunk.file for chunk in chunks])
+            return plan, None
+        files = self._compared(chunks, index, store)
+        counted = _counted(snapshot, files)
+        return self.with_chunks(plan, [file for file in files if file.rows]), counted
+
+    def _unfit(
+        self,
+        plan: SourcePlan,
+        index: RangeIndex | None,
+        end: BinlogOffset,
+        high: BinlogOffset,
+        chunks: Sequence[ReadChunk],
+    ) -> str:
+        """Return why chunks cannot go with a range; "" where they can."""
+        if index is not None and (end.file_number, end.pos) < (high.file_number, high.pos):
+            return f"the log was read up to {end.file}:{end.pos} alone, they stand at {high.file}:{high.pos}"
+        if gone := redefined(plan, {chunk.schema.full_name: chunk.schema for chunk in chunks}):
+            return f"{', '.join(sorted(gone))} is defined anew in the range"
+        if plan.table_changes or plan.columns_moved:
+            return "a statement on names of tables or columns lies in the range"
+        logged = {table.full_name for table in plan.tables}
+        for chunk in chunks:
+            if chunk.schema.full_name in logged and not chunk.key:
+                return f"{chunk.schema.full_name} has no key, and rows of it were changed meanwhile"
+        return ""
+
+    def _compared(self, chunks: Sequence[ReadChunk], index: RangeIndex | None, store: ChunkStore) -> list[ChunkFile]:
+        """Return the chunks without the rows whose keys the range has.
+
+        Raises:
+            SnapshotRefusedError: a change in the range does not tell its key.
+        """
+        logged = set() if index is None else {table.full_name for table in index.tables}
+        wanted = {chunk.schema.full_name: chunk.key for chunk in chunks if chunk.schema.full_name in logged}
+        if index is None or not wanted:
+            return [chunk.file for chunk in chunks]
+        segments = self._log.stores.segments(self._log.server.binlog(index.range.end).server)
+        touched = touched_keys(index, segments, wanted)
+        if touched.untold:
+            raise SnapshotRefusedError(
+                f"{self._log.server.place}: changes of {', '.join(sorted(touched.untold))} do not carry their keys, so "
+                "rows that a snapshot reads cannot be compared with them",
+                hint="SET GLOBAL binlog_row_image=FULL, let sessions begin anew, then run the flow again.",
+            )
+        return [
+            without_touched(store, chunk.file, touched) if chunk.schema.full_name in wanted else chunk.file
+            for chunk in chunks
+        ]
+
+    def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
+        """Return the plan with chunk files: their tables are numbered behind those of the range."""
+        if not chunks:
+            return plan
+        ids = SchemaIds(plan.tables)
+        store = self._store(plan)
+        for chunk in chunks:
+            ids.number(open_chunk(store.address(chunk.name), chunk.sha256).head.schema)
+        more = len(ids.schemas) - len(plan.tables)
+        return replace(
+            plan,
+            tables=ids.schemas,
+            rows=plan.rows + sum(chunk.rows for chunk in chunks),
+            rows_before=(*plan.rows_before, *(0,) * more) if plan.rows_before else (),
+            chunks=tuple(chunks),
+        )
+
+    def splits(self, plan: SourcePlan, count: int, filters: RowFilters, large: LargeValueRules) -> list[ChunkSplit]:
+        """Return the splits of a plan's chunks, which are read before those of its range."""
+        start, end = self._log.server.binlog(plan.range.start), self._log.server.binlog(plan.range.end)
+        groups = shared_chunks(plan.chunks, self._store(plan), count)
+        prefix = log_prefix(end.generation)
+        return [ChunkSplit(chunks, start.file, start.pos, plan.tables, filters, large, prefix) for chunks in groups]
+
+    def discard(self, plan: SourcePlan) -> None:
+        """Delete a plan's chunk files."""
+        self._drop(self._store(plan), plan.chunks)
+
+    def _store(self, plan: SourcePlan) -> ChunkStore:
+        return self._log.stores.chunks(self._log.server.binlog(plan.range.end).server)
+
+    def _drop(self, store: ChunkStore, files: Sequence[ChunkFile]) -> None:
+        for file in files:
+            store.delete(file.name)
+
+
+def _counted(snapshot: Snapshot, files: Sequence[ChunkFile]) -> Snapshot:
+    """Return the snapshot with the rows of these chunks counted."""
+    tables = tuple(
+        replace(
+            table,
+            rows=table.rows + sum(file.rows for file in files if file.table == table.table),
+            superseded=table.superseded + sum(file.superseded for file in files if file.table == table.table),
+        )
+        for table in snapshot.tables
+    )
+    return replace(snapshot, tables=tables)

@@ -1,0 +1,162 @@
+"""Snapshot reader: the next chunks of a flow's tables, read in one consistent view that covers its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.schema_history.definition import TableDefinition, TableName
+from databus.binlog.segments.chunk_store import ChunkStore
+from databus.binlog.server.wire import ServerConnection
+from databus.core.batching import Batching
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.tables.schemas import TableSchema
+from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.snapshot.chunk_bounds import (
+    Chunk,
+    bytes_of_row,
+    next_chunk,
+    rows_estimated,
+    rows_of_chunk,
+    whole_table,
+)
+from databus.sources.mysql.snapshot.chunk_file import write_chunk
+from databus.sources.mysql.snapshot.chunk_form import ChunkHead
+from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
+from databus.sources.mysql.snapshot.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot.logged_table import logged_table
+from databus.sources.mysql.snapshot.table_reader import read_table
+from databus.sources.mysql.tables.information_schema import MysqlColumns
+
+log = logging.getLogger(__name__)
+
+BATCH_S = 1.0
+"""Chunks are read for so long in one view: the stream waits meanwhile, and definition statements on the table, too."""
+
+MOST_CHUNK_BYTES = 32 << 20
+WAIT_S = 2.0
+"""A server that does not show yet what its log holds is waited for so long; then the batch goes on without a chunk."""
+
+
+@dataclass(frozen=True)
+class ReadChunk:
+    """Chunk that was read and not yet compared with the log.
+
+    Attributes:
+        file: all of its rows.
+        schema: the table as the log describes it; `schema_id` -1.
+        key: columns by which its rows are told apart; () for a table without any.
+    """
+
+    file: ChunkFile
+    schema: TableSchema
+    key: tuple[str, ...]
+
+
+class SnapshotReader:
+    """Reads chunks for one flow.
+
+    Args:
+        server: the server, for what is asked outside of views.
+        capture: the flow's tables.
+        store: takes the chunk files.
+    """
+
+    def __init__(self, server: MysqlServer, capture: TableCapture):
+        self._server, self._capture = server, capture
+
+    def tables(self) -> tuple[TableProgress, ...]:
+        """Return the flow's tables as they stand, by name, with the rows that the server estimates."""
+        columns = MysqlColumns(self._server)
+        names = sorted(name for name in columns.table_names() if self._capture(name.database, name.table))
+        found = columns.definitions(sorted({name.database for name in names}))
+        return tuple(
+            TableProgress(
+                str(name),
+                estimate=rows_estimated(self._server.query, found[name]) if name in found else None,
+            )
+            for name in names
+        )
+
+    def read(
+        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore
+    ) -> tuple[list[ReadChunk], Snapshot]:
+        """Read the next chunks; return them with the snapshot as it stands behind them.
+
+        Args:
+            covers: where the flow stands.
+            snapshot: how far it has come.
+            limit: bounds of the batch; rows and bytes are those of the chunks here.
+            store: takes the chunk files.
+
+        Raises:
+            SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`.
+            SourceError: a table cannot be read.
+        """
+        chunks: list[ReadChunk] = []
+        rows, deadline = 0, time.monotonic() + BATCH_S
+        with ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S) as view:
+            while (table := snapshot.current) is not None and rows < limit.max_rows and time.monotonic() < deadline:
+                read, progress = self._next(view, snapshot, table, limit.max_rows - rows, store)
+                if read is not None:
+                    chunks.append(read)
+                    rows += read.file.rows
+                snapshot = replace(
+                    snapshot, tables=tuple(progress if each.table == table.table else each for each in snapshot.tables)
+                )
+        return chunks, snapshot
+
+    def _next(
+        self,
+        view: ConsistentView,
+        snapshot: Snapshot,
+        table: TableProgress,
+        most_rows: int,
+        store: ChunkStore,
+    ) -> tuple[ReadChunk | None, TableProgress]:
+        """Read the next chunk of a table; return it (None where nothing is left) and the progress behind it."""
+        name = TableName(*table.table.split(".", 1))
+        definition = self._defined(view.opened, name)
+        if definition is None:
+            log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
+            return None, replace(table, state="done")
+        key = chunk_key(view.opened.query, definition)
+        chunk = self._chunk(view.opened, definition, key, table, most_rows)
+        if chunk is None:
+            return None, replace(table, state="done")
+        described = logged_table(definition, self._server.flavor)
+        schema = described.to_schema(-1)
+        number = 1 + sum(each.chunks for each in snapshot.tables)
+        head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))
+        file = write_chunk(store, head, read_table(view.opened, described, chunk.condition, schema))
+        state = "done" if chunk.last else "reading"
+        progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
+        columns = tuple(column.name for column in key.columns) if key else ()
+        return ReadChunk(file, schema, schema.primary_key or columns), progress
+
+    def _defined(self, opened: ServerConnection, name: TableName) -> TableDefinition | None:
+        """Return a table's definition, which holds until the view ends: the view's first look at the table locks it."""
+        if not MysqlColumns(self._server).has(name.database, name.table):
+            return None
+        opened.query(f"SELECT 1 FROM {_quoted(name.database)}.{_quoted(name.table)} LIMIT 1")  # noqa: S608 - quoted
+        return MysqlColumns(self._server).definitions([name.database]).get(name)
+
+    def _chunk(
+        self,
+        opened: ServerConnection,
+        definition: TableDefinition,
+        key: ChunkKey | None,
+        table: TableProgress,
+        most_rows: int,
+    ) -> Chunk | None:
+        if key is None:
+            return whole_table(definition, table.where)
+        rows = rows_of_chunk(bytes_of_row(opened.query, definition), most_rows, MOST_CHUNK_BYTES)
+        return next_chunk(opened.query, definition, key, table.after, rows, table.where)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,56 @@
+"""Snapshots of the checkpoint store in memory, by the same rules as in ZooKeeper."""
+
+from __future__ import annotations
+
+from databus.checkpoints.codec import encode
+from databus.checkpoints.rules import amendments as amended
+from databus.checkpoints.rules import snapshots as changes
+from databus.checkpoints.rules.plans import check_epoch
+from databus.core.state.amendments import Pause
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.snapshot import Snapshot
+from databus.testing.memory_flows import MemoryFlows
+
+
+class MemorySnapshots(MemoryFlows):
+    """Snapshots of the memory store; see `databus.core.state.checkpoint_store.Snapshots`."""
+
+    def snapshot(self, flow: str) -> Snapshot | None:
+        """Return the flow's snapshot, the unfinished one or the last; None before the first."""
+        with self._server.changed:
+            return self._snapshot(flow)
+
+    def begin_snapshot(self, flow: str, lease: Lease | None, snapshot: Snapshot, who: str, why: str) -> Snapshot:
+        """Begin a snapshot, and return it as it stands."""
+        with self._server.changed:
+            checkpoint = amended.require_started(flow, self._load(flow))
+            state, stored = self._server.flow(flow), self._snapshot(flow)
+            if lease is not None:
+                check_epoch(flow, lease.epoch, state.epoch)
+            if not changes.check_begin(flow, stored, snapshot):
+                return stored or snapshot
+            self._said(flow, checkpoint, "snapshot", Pause(who, why, self._clock.now()))
+            state.snapshot = encode(snapshot.to_json())
+            return snapshot
+
+    def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Hold the unfinished snapshot."""
+        return self._changed(flow, "pause", Pause(who, why, self._clock.now()), changes.paused)
+
+    def resume_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """Let a held snapshot go on."""
+        return self._changed(flow, "resume", Pause(who, why, self._clock.now()), changes.resumed)
+
+    def cancel_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
+        """End the unfinished snapshot."""
+        return self._changed(flow, "cancel", Pause(who, why, self._clock.now()), changes.cancelled)
+
+    def _changed(self, flow: str, action: str, said: Pause, change: changes.Change) -> Snapshot:
+        with self._server.changed:
+            checkpoint = amended.require_started(flow, self._load(flow))
+            stored = self._snapshot(flow)
+            made = change(flow, stored, said.at)
+            if made != stored:
+                self._said(flow, checkpoint, f"snapshot-{action}", said)
+                self._server.flow(flow).snapshot = encode(made.to_json())
+            return made

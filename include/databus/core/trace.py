@@ -111,6 +111,7 @@ class Change:
 
 
 _LOG_PREFIX = re.compile(r"log(\d+)/")
+_CHUNK = re.compile(r"snapshot-(\d+)-(\d+):\d+:\d+")
 
 
 def log_prefix(generation: int) -> str:
@@ -134,15 +135,24 @@ def in_log(event_id: str, generation: int) -> str:
     return log_prefix(generation) + _without_prefix(event_id) if event_id else ""
 
 
+def chunk_of(event_id: str) -> tuple[int, int] | None:
+    """Return numbers of the snapshot and of its chunk that read a row; None for a change of the log."""
+    found = _CHUNK.fullmatch(_without_prefix(event_id))
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def of_event_id(event_id: str) -> Change:
     """Return what an event id tells: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
 
-    In a log that replaced others, `log<generation>/` stands before it.
+    Of a row that a snapshot read it is `snapshot-<number>-<chunk>:<ordinal in the chunk>:0`. In a log that replaced
+    others, `log<generation>/` stands before it.
     """
     head, _, tail = _without_prefix(event_id).rpartition(":")
     head, _, ordinal = head.rpartition(":")
     if not (head and ordinal.isdigit() and tail.isdigit()):
         return Change(event_id)
+    if chunk_of(event_id) is not None:
+        return Change(event_id, ordinal=int(ordinal))
     log, _, position = head.rpartition(":")
     file = log.rpartition(":")[2]
     stem, dot, number = file.rpartition(".")

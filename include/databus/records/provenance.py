@@ -9,7 +9,7 @@ from typing import Any
 from databus.core.positions.offsets import Offset, offset_from_json
 from databus.records.batch_record import BatchRecord, batch_record
 from databus.records.quick_reader import RecordReader, Select, json_of, time_of
-from databus.records.ranges import OUTPUT, SOURCE
+from databus.records.ranges import OUTPUT, SNAPSHOT, SOURCE, chunk_stream
 
 _MOST = 50
 _MOST_EVENTS = 500
@@ -41,6 +41,10 @@ class Provenance:
     def read(self, flow: str, stream: str, number: int) -> list[BatchRecord]:
         """Return the batches that read a place of a log, oldest first; replays read it again."""
         return self._containing(flow, SOURCE, stream, number)
+
+    def delivered(self, flow: str, snapshot: int, chunk: int) -> list[BatchRecord]:
+        """Return the batches that took a chunk of a snapshot along, oldest first."""
+        return self._containing(flow, SNAPSHOT, chunk_stream(snapshot), chunk)
 
     def covering(self, flow: str, side: str, stream: str, numbers: Sequence[int]) -> list[BatchRecord]:
         """Return the batches that hold any of some places of a stream, oldest first; as many look-ups as for one place.

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, SequenceOffset, offset_from_json
+from databus.core.state.snapshot import PlannedChunks
 from databus.core.trace import log_number
 
-SOURCE, OUTPUT = "source", "output"
+SOURCE, OUTPUT, SNAPSHOT = "source", "output", "snapshot"
 
 SEQUENCE = "sequence"
 """Stream of a source that counts."""
@@ -40,6 +41,20 @@ def ranges_of_batch(
             if first is not None and last is not None and 0 <= first <= last:
                 rows.append({"side": OUTPUT, "stream": name, "after": first - 1, "upto": last})
     return rows
+
+
+def ranges_of_chunks(planned: PlannedChunks | None) -> list[dict[str, Any]]:
+    """Return the row of the chunks of a snapshot that a batch took along, by their numbers; none without any."""
+    if planned is None or not planned.files:
+        return []
+    last = sum(table.chunks for table in planned.snapshot.tables)
+    stream = chunk_stream(planned.snapshot.number)
+    return [{"side": SNAPSHOT, "stream": stream, "after": last - len(planned.files), "upto": last}]
+
+
+def chunk_stream(snapshot: int) -> str:
+    """Return the name of the stream of a snapshot's chunks."""
+    return f"snapshot-{snapshot}"
 
 
 def _source(start: Offset, end: Offset) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from databus.records.checked_batches import CheckedBatches
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
 from databus.records.quarantine import HeldState
-from databus.records.ranges import ranges_of_batch
+from databus.records.ranges import ranges_of_batch, ranges_of_chunks
 from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore
 
@@ -281,7 +281,9 @@ def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]
 
 def _ranges(report: BatchReport) -> list[dict[str, Any]]:
     moved = moved_part(report.plan.range)
-    return ranges_of_batch(moved.start.to_json(), moved.end.to_json(), [r.outputs for r in report.receipts])
+    outputs = [r.outputs for r in report.receipts]
+    of_log = ranges_of_batch(moved.start.to_json(), moved.end.to_json(), outputs)
+    return [*of_log, *ranges_of_chunks(report.plan.chunks)]
 
 
 def _quarantine_row(flow: str, batch: int, plan_hash: str, row: RejectedRow, now: datetime) -> dict[str, Any]:

@@ -187,8 +187,8 @@ ranges = sa.Table(
     sa.Column("id", Id, primary_key=True),
     _of_batch(),
     sa.Column("flow", sa.String(100), nullable=False),
-    sa.Column("side", sa.String(10), nullable=False),  # source or output
-    sa.Column("stream", sa.String(500), nullable=False),  # server/timeline/stem of a log, topic[partition]
+    sa.Column("side", sa.String(10), nullable=False),  # source, output or snapshot
+    sa.Column("stream", sa.String(500), nullable=False),  # server/timeline/stem of a log, topic[partition], snapshot-N
     sa.Column("after", sa.BigInteger, nullable=False),  # exclusive
     sa.Column("upto", sa.BigInteger, nullable=False),  # inclusive
     # Named by hand, and holding all that a look-up needs.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, Transactions
+from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, Transactions
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 Image = Mapping[str, Any]
@@ -66,10 +66,18 @@ def batch(
     *,
     transactions: Sequence[int] | None = None,
     ordinals: Sequence[int] | None = None,
+    read: bool = False,
 ) -> TableBatch:
     """Return a batch of (before, after) pairs: (None, after) inserts, (before, None) deletes.
 
     By default all changes lie in transaction 0 with ordinals 0, 1, …
+
+    Args:
+        schema: the table.
+        changes: the pairs.
+        transactions: transaction of each.
+        ordinals: ordinal of each.
+        read: whether a snapshot read the rows that would be inserts.
     """
     images: list[Image] = []
 
@@ -88,7 +96,7 @@ def batch(
         images=pa.RecordBatch.from_arrays(
             [_array([image.get(c.name) for image in images], c.type) for c in schema.columns], names=names
         ),
-        op=np.array([INSERT if b < 0 else DELETE if a < 0 else UPDATE for b, a in rows], np.int8),
+        op=np.array([(READ if read else INSERT) if b < 0 else DELETE if a < 0 else UPDATE for b, a in rows], np.int8),
         before_row=np.array([b for b, _ in rows], np.int32),
         after_row=np.array([a for _, a in rows], np.int32),
         transaction=np.array(transactions if transactions is not None else [0] * n, np.int32),

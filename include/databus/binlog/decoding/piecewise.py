@@ -227,7 +227,7 @@ def _joined(parts: Sequence[Transactions]) -> Transactions:
             return np.concatenate(values)
         if isinstance(values[0], pa.Array):
             return pa.concat_arrays(values)
-        if isinstance(values[0], str):
+        if values[0] is None or isinstance(values[0], str):
             return values[0]
         raise TypeError(f"Transactions.{name} is of a kind that cannot be joined")
 

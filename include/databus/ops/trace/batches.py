@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset, Offset, is_foreign
 from databus.core.positions.replaced_logs import is_of_former_log
-from databus.core.trace import Change, TraceNotRecordedError, log_number, log_of, log_place
+from databus.core.trace import Change, TraceNotRecordedError, chunk_of, log_number, log_of, log_place
 from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
 from databus.records.ranges import OUTPUT, SEQUENCE, SOURCE
@@ -57,10 +57,20 @@ class BatchFinder:
         """Return the batches that read a change, oldest first: by its place in the log, else by its GTID.
 
         Where its id is known, only those of the log that this is of: logs that replaced each other have the same places
-        and GTIDs.
+        and GTIDs. Of a row that a snapshot read, those that took its chunk along: its place is where they begin.
         """
+        chunk = chunk_of(change.event_id)
+        found = [] if chunk is None else list(self._provenance.delivered(self._flow, *chunk))
+        return self._of_its_log(found or self._reading(change, behind=chunk is not None), change)
+
+    def _of_its_log(self, found: Sequence[BatchRecord], change: Change) -> list[BatchRecord]:
+        return [b for b in found if not change.event_id or generation_of(b) in (None, log_of(change.event_id))]
+
+    def _reading(self, change: Change, *, behind: bool) -> list[BatchRecord]:
+        """Return the batches that read the place of a change, or what lies behind it, or its GTID."""
         found: list[BatchRecord] = []
         number = number_of(change)
+        number = number + 1 if behind and number is not None else number
         for stream in self._provenance.streams(self._flow, SOURCE):
             at = number
             if stream == SEQUENCE:
@@ -76,7 +86,7 @@ class BatchFinder:
                 for batch in self._provenance.read(self._flow, stream, at)
                 if number is not None or stream == SEQUENCE or not holds(batch.start, change.gtid)
             ]
-        return [b for b in found if not change.event_id or generation_of(b) in (None, log_of(change.event_id))]
+        return found
 
     def is_of_former_log(self, batch: BatchRecord) -> bool:
         """Tell whether a batch read a log that another one has replaced, as far as is recorded."""

@@ -23,6 +23,7 @@ from databus.core.trace import (
     TraceExpiredError,
     TraceLogPurgedError,
     TraceNotRecordedError,
+    chunk_of,
     in_log,
     log_of,
     of_event_id,
@@ -189,7 +190,8 @@ class FlowTrace:
             file, _, position = query.text.rpartition(":")
             told = Change(file=file, position=int(position))
         asked = log_of(told.event_id) if told.event_id else None
-        logs = by_log(self._finder.read(replace(told, event_id="")), asked or 0)
+        of_chunk = chunk_of(told.event_id) is not None
+        logs = by_log(self._finder.read(told if of_chunk else replace(told, event_id="")), asked or 0)
         if not logs or (asked is not None and asked not in logs):
             raise self._finder.not_recorded(query.text, told)
         found: list[Journey] = []
@@ -221,6 +223,8 @@ class FlowTrace:
         if groups:
             self._look_ahead(batches, [seen[0].change for seen in groups.values()])
             return [self._journey(seen[0].change, batches, seen, notes) for seen in groups.values()]
+        if chunk_of(told.event_id) is not None:
+            return [self._journey(told, batches, [], notes)]
         rows = self._rows(batches[0], told, notes)
         if rows is None:
             raise TraceLogPurgedError(
@@ -248,7 +252,9 @@ class FlowTrace:
         for sighting in seen:
             if not sighting.change.file.startswith("."):
                 change = change.plus(sighting.change)
-        if batches and not (change.event_id and change.file):
+        if chunk_of(change.event_id) is not None:
+            told.append("a snapshot read it: no event of the log has it")
+        elif batches and not (change.event_id and change.file):
             rows = self._rows(batches[0], asked.plus(change), told) or []
             rows = [r for r in rows if change.key in (None, r.key) and change.event_id in ("", r.event_id)]
             change = change.plus(rows[-1]) if rows else change

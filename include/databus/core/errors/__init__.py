@@ -31,6 +31,7 @@ from databus.core.errors.config import (
     RunConfError,
     SandboxError,
     ServerUnknownError,
+    SnapshotConditionError,
     UnknownKindError,
 )
 from databus.core.errors.root import DatabusError
@@ -61,6 +62,7 @@ from databus.core.errors.source import (
     SchemaUnknownError,
     SegmentStoreFullError,
     ServerIdTakenError,
+    SnapshotKeyChangedError,
     SourceAccessError,
     SourceDivergedError,
     SourceError,
@@ -119,6 +121,8 @@ __all__ = [
     "SinkSettingError",
     "SinkTransactionHangingError",
     "SinkUnavailableError",
+    "SnapshotConditionError",
+    "SnapshotKeyChangedError",
     "SourceAccessError",
     "SourceDivergedError",
     "SourceError",

@@ -52,6 +52,12 @@ class ConnectionMissingError(ConfigError):
     code = "connection_missing"
 
 
+class SnapshotConditionError(ConfigError):
+    """The condition of a snapshot's rows is none, or the server refuses it."""
+
+    code = "snapshot_condition"
+
+
 class SandboxError(DatabusError):
     """An embedded server could not be installed, started or stopped."""
 

@@ -30,6 +30,13 @@ class RegistryUnavailableError(SourceUnavailableError):
     default_hint = "Nothing has moved. Check that the registry runs and that the connection's address reaches it."
 
 
+class SnapshotKeyChangedError(SourceError):
+    """The key by which a table is read in chunks is another than that of the chunks before."""
+
+    code = "snapshot_key_changed"
+    default_hint = "Read the table from its beginning: the order of its rows may be another now."
+
+
 class SegmentStoreFullError(SourceUnavailableError):
     """The disk of the segment store is full; nothing has advanced, and a retry goes on once there is space."""
 

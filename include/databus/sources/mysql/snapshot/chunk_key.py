@@ -1,0 +1,123 @@
+"""Chunk key of a table: the index by which it is read in chunks, and conditions on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from databus.binlog.schema_history.definition import TableDefinition
+from databus.sources.mysql.snapshot.cursor import ORDERED_TYPES, Cursor, KeyColumn, quoted
+
+Query = Callable[[str], list[tuple[Any, ...]]]
+"""Runs a statement and returns its rows, as `MysqlServer.query` and `ServerConnection.query` do."""
+
+
+@dataclass(frozen=True)
+class ChunkKey:
+    """Chunk key of a table: a unique index over whole NOT NULL columns.
+
+    Attributes:
+        index: name of the index.
+        columns: its columns in its order.
+    """
+
+    index: str
+    columns: tuple[KeyColumn, ...]
+
+    @property
+    def mark(self) -> str:
+        """Short text that is another when the order of the rows may be another: what a cursor begins with."""
+        return hashlib.sha256("\n".join(column.mark for column in self.columns).encode()).hexdigest()[:12]
+
+    def continues(self, after: Cursor) -> bool:
+        """Tell whether a cursor is one of this key: else the table is to be read from its beginning."""
+        return not after or (after[0] == self.mark and len(after) == len(self.columns) + 1)
+
+    @property
+    def asked(self) -> str:
+        """SQL expressions of which `cursor` takes the values."""
+        return ", ".join(column.asked for column in self.columns)
+
+    def cursor(self, values: Sequence[Any]) -> Cursor:
+        """Return the cursor of a row.
+
+        Args:
+            values: its values of `asked`.
+        """
+        return (self.mark, *(column.literal(value) for column, value in zip(self.columns, values, strict=True)))
+
+    def behind(self, cursor: Cursor) -> str:
+        """Return the condition of rows behind a cursor."""
+        return self._nested(cursor, lambda column, literal, _: column.behind(literal))
+
+    def up_to(self, cursor: Cursor) -> str:
+        """Return the condition of rows up to a cursor, its own row among them."""
+        return self._nested(cursor, lambda column, literal, last: column.before(literal, or_equal=last))
+
+    def ordered(self, *, reverse: bool = False) -> str:
+        """Return an ORDER BY in the order of the index or against it."""
+        return "ORDER BY " + ", ".join(c.reversed if reverse else c.ordered for c in self.columns)
+
+    @property
+    def forced(self) -> str:
+        """Index hint, behind the table's name."""
+        return f"FORCE INDEX ({quoted(self.index)})"
+
+    def _nested(self, cursor: Cursor, compared: Callable[[KeyColumn, str, bool], str]) -> str:
+        """Return a > x OR (a = x AND (b > y OR …)): both servers make ranges of it, of row constructors none."""
+        pairs = list(zip(self.columns, cursor[1:], strict=True))
+        column, literal = pairs.pop()
+        found = compared(column, literal, True)
+        for column, literal in reversed(pairs):
+            found = f"({compared(column, literal, False)} OR ({column.equals(literal)} AND {found}))"
+        return found
+
+
+def chunk_key(query: Query, definition: TableDefinition) -> ChunkKey | None:
+    """Return the index by which a table is read in chunks; None when it has none and must be read in one go.
+
+    The primary key, else the narrowest unique index of NOT NULL columns: not one over beginnings of values, over
+    expressions, invisible, or by hash. To be asked on the connection that reads the chunks.
+
+    Raises:
+        SourceError: the table is gone, or the account may not read it.
+    """
+    place = f"{quoted(definition.database)}.{quoted(definition.table)}"
+    collations = {text(row[0]): text(row[2]) for row in query(f"SHOW FULL COLUMNS FROM {place}")}
+    found = list(_usable(query(f"SHOW INDEX FROM {place}"), definition, collations))
+    primary = next((key for key in found if key.index == "PRIMARY"), None)
+    return primary or min(found, key=lambda key: (sum(c.width for c in key.columns), key.index), default=None)
+
+
+def _usable(rows: list[tuple[Any, ...]], definition: TableDefinition, collations: dict[str, str]) -> Iterator[ChunkKey]:
+    """Yield the keys among a table's indexes."""
+    declared = {column.name: column for column in definition.columns}
+    for name, parts in groupby(rows, key=lambda row: text(row[2])):
+        columns = []
+        for part in sorted(parts, key=lambda part: int(part[3])):
+            column = declared.get(text(part[4]))
+            if definition.versioned and (column is None or column.generated == "row end"):
+                continue  # rows as they are now all have the same end
+            if column is None or not _walked(part) or column.type.name not in ORDERED_TYPES:
+                break
+            descending = text(part[5]) == "D"
+            columns.append(KeyColumn(column.name, column.type, collations.get(column.name, ""), descending))
+        else:
+            if columns:
+                yield ChunkKey(name, tuple(columns))
+
+
+def _walked(part: tuple[Any, ...]) -> bool:
+    """Tell whether the server can walk a part of an index, one of the rows of SHOW INDEX, over whole values."""
+    unique, whole, nullable, kind = not int(part[1]), part[7] is None, text(part[9]), text(part[10])
+    # The 14th column is Visible of MySQL, which has a 15th, or Ignored of MariaDB.
+    shown = len(part) < 14 or text(part[13]).upper() == ("YES" if len(part) > 14 else "NO")
+    return unique and whole and nullable != "YES" and kind == "BTREE" and shown
+
+
+def text(value: Any) -> str:
+    """Return a value of a SHOW statement as text, NULL as ""."""
+    return "" if value is None else value.decode() if isinstance(value, bytes) else str(value)

@@ -87,14 +87,14 @@ class DirectEncoder(Protocol):
 
 
 @runtime_checkable
-class RelayEncoder(Protocol):
+class RawRecordEncoder(Protocol):
     """A picklable encoder of raw records."""
 
     def slot_of(self, partition: int) -> int:
         """Return the slot that writes a partition, always the same."""
         ...
 
-    def relay(self, records: Any) -> Any:
+    def encode_raw(self, records: Any) -> Any:
         """Return the records with the output they go to."""
         ...
 

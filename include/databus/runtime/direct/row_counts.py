@@ -124,8 +124,8 @@ class RowCounter:
         chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
 
-    def relayed(self, table: TableSchema, kept: int, left_out: int) -> bool:
-        """Count raw records of a table, and tell whether the sink takes those that are kept."""
+    def count_raw(self, table: TableSchema, kept: int, left_out: int) -> bool:
+        """Count raw records of a table; return whether the sink takes those that are kept."""
         route = route_of(self._flow, table)
         takes = [
             Op.CREATE.value in taker.ops and any(fnmatchcase(route, pattern) for pattern in taker.routes)

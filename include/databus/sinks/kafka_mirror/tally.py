@@ -65,8 +65,8 @@ class MirrorTally(MessageTally):
     """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
     Attributes:
-        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" moves
-            their values out and rejects only what is too large without them.
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "large_value"
+            moves their values out and rejects only what is too large without them.
         value_store: the segment store that large values go to.
         shared: whether others write to the target's topics, too.
         claimed: source partition → offsets of the records whose values were moved out.
@@ -85,7 +85,7 @@ class MirrorTally(MessageTally):
         limit = self.limit(batch.topic)
         if not _all_fit(batch, limit):
             sizes = _sizes(batch)
-            if self.too_large == "claim" and max(sizes) > limit:
+            if self.too_large == "large_value" and max(sizes) > limit:
                 batch = self._moved_out(batch, sizes, limit)
                 sizes = _sizes(batch)
             for row in (row for row, size in enumerate(sizes) if size > limit):
@@ -163,7 +163,7 @@ class MirrorTally(MessageTally):
             raise RecordRejectedError(
                 f"{position} has {size} bytes, and topic {batch.topic} of the target takes {limit}",
                 hint="Raise max.message.bytes of the target's topic, hold such records back with "
-                'too_large="quarantine", or let their values go to the segment store with too_large="claim".',
+                'too_large="quarantine", or let their values go to the segment store with too_large="large_value".',
                 code="mirror_record_too_large",
             )
         key, value = batch.keys[row], batch.values[row]

@@ -63,7 +63,7 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._log.after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
-        large = LargeValueRules(context.settings.segment_store, spec.claim_over_bytes)
+        large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False

@@ -1,0 +1,44 @@
+"""Texts of options: docstrings of spec classes that describe the options of their base classes, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from inspect import cleandoc
+
+_ENTRY = re.compile(r"^    (?P<name>\w+): .*(?:\n {8}.*)*", re.MULTILINE)
+_HEADING = "Options of base classes:"
+
+
+def described(text: str) -> dict[str, str]:
+    """Return option → its entry in a docstring's "Attributes" or "Args", indented by 4, with all its lines.
+
+    Args:
+        text: docstring, as `inspect.cleandoc` leaves it.
+    """
+    return {match["name"]: match[0] for match in _ENTRY.finditer(text)}
+
+
+def with_inherited(spec: type, options: Iterable[str]) -> str | None:
+    """Return the docstring of a spec's class with entries for options that only its base classes describe.
+
+    Args:
+        spec: the class.
+        options: names of the options to describe, in their order.
+
+    Returns:
+        The docstring, which ends with a section of the base classes' options; None for a class without one.
+    """
+    if not spec.__doc__:
+        return None
+    own = cleandoc(spec.__doc__)
+    known = described(own)
+    missing = [name for name in options if name not in known]
+    if not missing:
+        return own
+    # A base's docstring has the options of its own bases already; the nearest one decides.
+    of_bases: dict[str, str] = {}
+    for base in reversed(spec.__mro__[1:]):
+        of_bases |= described(cleandoc(base.__dict__.get("__doc__") or ""))
+    inherited = [of_bases[name] for name in missing if name in of_bases]
+    return "\n".join([own, "", _HEADING, *inherited]) if inherited else own

@@ -1,13 +1,29 @@
-"""Texts of options: docstrings of spec classes that describe the options of their base classes, too."""
+"""Texts of options: durations with their unit, and docstrings that describe the options of base classes, too."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import timedelta
 from inspect import cleandoc
+
+from databus.core.stored_options import HOUR, MINUTE, SECOND, ZERO
 
 _ENTRY = re.compile(r"^    (?P<name>\w+): .*(?:\n {8}.*)*", re.MULTILINE)
 _HEADING = "Options of base classes:"
+
+
+def exact_duration(duration: timedelta) -> str:
+    """Return a duration without rounding, in the largest unit that counts it in whole numbers: "6 h", "90 s", "0.2 s".
+
+    The longest timedelta is "unbounded".
+    """
+    if duration == timedelta.max:
+        return "unbounded"
+    for unit, name in ((HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        if duration and duration % unit == ZERO:
+            return f"{duration // unit} {name}"
+    return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".") + " s"
 
 
 def described(text: str) -> dict[str, str]:

@@ -132,5 +132,5 @@ class ZooKeeperCheckpoints(ZooKeeperBatches, ZooKeeperAmendments, ZooKeeperLaggi
         return lease
 
     def connected(self) -> bool:
-        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
+        """Return whether the store can be asked just now, as far as is known here; asks nothing."""
         return self._session.online

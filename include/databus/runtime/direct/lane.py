@@ -28,7 +28,7 @@ from databus.runtime.sink_outage.outage import naming
 
 
 def may_be_direct(flow: Flow) -> bool:
-    """Tell whether a flow's definition allows the direct lane.
+    """Return whether a flow's definition allows the direct lane.
 
     It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, and every
     sink encodes text.
@@ -42,7 +42,7 @@ def may_be_direct(flow: Flow) -> bool:
 
 
 def is_direct(flow: Flow, planned: SourcePlan) -> bool:
-    """Tell whether a batch takes the direct lane: its flow may, and its row checks can be judged on decoded columns."""
+    """Return whether a batch takes the direct lane: its flow may, and decoded columns decide its row checks."""
     return may_be_direct(flow) and can_mark(flow, planned)
 
 

@@ -181,7 +181,7 @@ def _groups(
 def _accepted(
     rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: list[str], taker: Taker
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each row whether a sink takes it, by route and operation."""
+    """Return for each row whether a sink takes it, by route and operation."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -72,7 +72,7 @@ class MirrorTopics(Kafka):
         max_bytes_per_s: most bytes that a run moves in a second, over all slots, e.g. 10_000_000; default None, no
             bound.
         heartbeat: time between two heartbeats that a run writes into the source's topic `heartbeats`, as MirrorMaker 2
-            does; mirrored like the rest, they tell the delay while nothing else is written. E.g. timedelta(seconds=10);
+            does; mirrored like the rest, they show the delay while nothing else is written. E.g. timedelta(seconds=10);
             default None, none.
     """
 
@@ -129,7 +129,7 @@ class MirrorTopics(Kafka):
         return self
 
     def wants(self, topic: str) -> bool:
-        """Tell whether a topic of the source is mirrored."""
+        """Return whether a topic of the source is mirrored."""
         return selects_topic(self.topics, self.exclude_topics, topic, internal=topic in INTERNAL_TOPICS)
 
     def target(self, topic: str) -> str:

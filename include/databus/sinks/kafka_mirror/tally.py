@@ -55,7 +55,7 @@ class ProducedRecords:
 
     @property
     def bounds(self) -> list[int]:
-        """Source offsets [first, upto) and target offsets [first, upto), these UNKNOWN where no broker told them."""
+        """Source offsets [first, upto) and target offsets [first, upto), these UNKNOWN where no broker gave them."""
         upto = self.last + 1 if self.last >= 0 else UNKNOWN
         return [int(self.offsets[0]), int(self.offsets[-1]) + 1, self.first, upto]
 
@@ -98,7 +98,7 @@ class MirrorTally(MessageTally):
     def reports(self, batch: RawRecords) -> Mapping[int, Callable[..., None]]:
         """Return the callbacks of the first and the last record, which also note the target's offsets.
 
-        Where others write to the same topics, their records may lie between ours: then each record tells its own.
+        Where others write to the same topics, their records may lie between ours: then each record reports its own.
         """
         if not batch.num_rows:
             return {}
@@ -232,7 +232,7 @@ def _each(also: Callable[..., None], piece: ProducedRecords) -> Callable[..., No
 
 
 def _all_fit(batch: RawRecords, limit: int) -> bool:
-    """Tell without a look at each record whether all fit, where that is easily told."""
+    """Return whether all fit, without a look at each record, where that is easily seen."""
     if any(batch.headers):
         return False
     longest = sum(max((len(one) for one in column if one), default=0) for column in (batch.keys, batch.values))

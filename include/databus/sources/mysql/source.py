@@ -103,7 +103,7 @@ class MysqlBinlogSource:
         return tables_gone(self._server, self._capture)
 
     def tables_may_be_gone(self) -> bool:
-        """Tell whether statements were read since by which tables of the flow may have come or gone."""
+        """Return whether statements were read since by which tables of the flow may have come or gone."""
         return self._ranges.tables_moved
 
     def start_offset(self) -> BinlogOffset:
@@ -236,7 +236,7 @@ class MysqlBinlogSource:
         self._stores.forget()
 
     def changed_since(self, after: Offset) -> bool:
-        """Tell whether a captured table was changed behind a place; True where the log does not tell."""
+        """Return whether a captured table was changed behind a place; True where the log does not report."""
         offset = self._server.binlog(after)
         if offset.server != self._server.identity:
             return True

@@ -133,7 +133,7 @@ class MysqlBinlog(SourceSpec):
         return self.model_copy(update={"on_partition_ddl": "event"})
 
     def means(self, pattern: str, table: TableSchema) -> bool:
-        """Tell whether a pattern means a table."""
+        """Return whether a pattern means a table."""
         return TableCapture((pattern,))(table.database, table.table)
 
     @property
@@ -148,7 +148,7 @@ class MysqlBinlog(SourceSpec):
         return MysqlBinlogSource(self, connections.get(self.conn_id), context)
 
     def begins_at_head(self) -> bool:
-        """Tell whether it begins at "latest"."""
+        """Return whether it begins at "latest"."""
         return self.start == "latest"
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:

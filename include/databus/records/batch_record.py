@@ -77,7 +77,7 @@ class BatchRecord:
         """Merge note: what is not kept any more of several batches that were merged; "" for one."""
         if self.first_batch is None:
             return ""
-        return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not told any more"
+        return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not known any more"
 
     @property
     def rows(self) -> int:

@@ -37,7 +37,7 @@ class SqlRecorder:
 
     Args:
         store: the records store; closed with the recorder.
-        clock: tells when a row was held back; the system's by default.
+        clock: gives the time at which a row was held back; the system's by default.
     """
 
     def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:

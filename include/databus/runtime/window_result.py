@@ -23,7 +23,7 @@ class WindowResult:
     Attributes:
         flow: flow name.
         batches: number of committed batches.
-        rows: rows read; always filtered + quarantined + dispatched + superseded, as `TableCounts` tells them.
+        rows: rows read; always filtered + quarantined + dispatched + superseded, as `TableCounts` counts them.
         bytes: log bytes read.
         filtered: rows that a filter left out, or that no sink takes.
         quarantined: rows held back by a check or refused by at least one sink, each counted once.

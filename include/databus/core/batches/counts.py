@@ -26,7 +26,7 @@ class SinkCounts:
         dispatched: rows that it confirmed.
         rejected: rows that it refused; they are in quarantine.
         statements: TRUNCATEs and DDL that it took and that became no document; 0 for sinks to which they are records
-            as others, and in what was written before they were told apart: there they count as dispatched.
+            as others, and in what was written before they were distinguished: there they count as dispatched.
     """
 
     dispatched: int = 0
@@ -64,7 +64,7 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
 def state_of(sinks: Iterable[SinkCounts], quarantined: int, lost: int) -> str:
     """Say whether all rows of a run went where they were to go: "lost", "rejected", "quarantined" or "ok".
 
-    A run is told by this alone, by its window, its audit and its page.
+    A run is described by this alone, by its window, its audit and its page.
 
     Args:
         sinks: what each sink took and refused: "rejected" where one refused a row, also where checks held back others.
@@ -113,7 +113,7 @@ class TableCounts:
         }
 
     def __str__(self) -> str:
-        """Return the sum as every summary tells it: "read 12 = filtered 1 + quarantined 1 + dispatched 10".
+        """Return the sum as every summary shows it: "read 12 = filtered 1 + quarantined 1 + dispatched 10".
 
         Superseded rows are named where there are any.
         """

@@ -35,7 +35,7 @@ class RecordingError(DatabusError):
 
 
 class AlertingError(DatabusError):
-    """A channel did not take an alert; it stays owed and is tried again, and never fails a run."""
+    """A channel did not take an alert; it stays pending and is tried again, and never fails a run."""
 
     code = "alerting"
     retryable = True

@@ -50,7 +50,7 @@ class FlowLook:
         flow: the flow.
         connections: resolves its conn_ids.
         settings: where the records are.
-        clock: tells the time.
+        clock: gives the time.
     """
 
     flow: Flow

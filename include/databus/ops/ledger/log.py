@@ -25,7 +25,7 @@ from databus.runtime.context import Services
 
 _NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
 _NAMED = 5
-"""Gaps that are told one by one, the newest."""
+"""Gaps that are listed one by one, the newest."""
 
 
 def log_evidence(flow: Flow, services: Services, spans: Sequence[LedgerSpan], other: frozenset[int]) -> Evidence:
@@ -37,8 +37,8 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[LedgerSpan], ot
         flow: the flow as it is defined now.
         services: where to connect.
         spans: batches to read again; others than whole batches are left out.
-        other: batches that were read under another definition of the flow or by other code: differences are told, but
-            may be right.
+        other: batches that were read under another definition of the flow or by other code: differences are reported,
+            but may be right.
 
     Raises:
         SourceUnavailableError: the server does not answer.

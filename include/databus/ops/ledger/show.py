@@ -100,7 +100,7 @@ def merged(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> tuple[Hist
 
 
 def begins_anew(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> bool:
-    """Tell whether history starts from scratch and has no pages yet: those that are there are of an earlier life."""
+    """Return whether history starts from scratch and has no pages yet: those that are there are of an earlier life."""
     if not history or history[0].action != "start":
         return False
     page = next((page for page in pages if page.number == history[0].number), None)

@@ -19,12 +19,12 @@ from databus.records.ranges import ranges_of_batch
 def put_reports(
     connection: sa.Connection, flow: str, entries: Sequence[tuple[HistoryEntry, Mapping[str, Any]]]
 ) -> None:
-    """Insert reports of what entries tell, with what hangs on them.
+    """Insert reports of what entries hold, with what hangs on them.
 
     Args:
         connection: in a transaction.
         flow: flow name.
-        entries: commits, each with the columns of its report that it does not tell, by name; its run among them.
+        entries: commits, each with the columns of its report that it does not hold, by name; its run among them.
 
     Raises:
         RecordingError: an entry is no commit of a range.
@@ -44,7 +44,7 @@ def put_reports(
 
 
 def tell_lost(connection: sa.Connection, report: BatchRecord) -> None:
-    """Store what a batch passed over in the report that was filled in of it: no entry tells that, a named gap does."""
+    """Store what a batch passed over in the report that was filled in of it: no entry shows that, a named gap does."""
     b = t.batches.c
     mine = (b.flow == report.flow) & (b.batch == report.batch) & (b.plan_hash == report.plan_hash)
     connection.execute(t.batches.update().where(mine & b.lost.is_(None)).values(lost=report.lost))

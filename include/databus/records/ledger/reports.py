@@ -33,7 +33,7 @@ class ReportFact:
         tables: counts by table.
         receipts: (sink, slot) → (records written, rows by table, rows rejected).
         earlier_life: a page of an earlier generation stands for it.
-        lost: it passed over a range that is gone, which no entry tells.
+        lost: it passed over a range that is gone, which no entry shows.
     """
 
     batch: int

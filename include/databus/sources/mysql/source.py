@@ -19,7 +19,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Headroom, Lag
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
 from databus.core.protocols.optional_source import Turns
-from databus.core.protocols.splits import Split
+from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
 from databus.core.state.plan import SourcePlan
@@ -239,7 +239,7 @@ class MysqlBinlogSource:
         """Describe a planned range from its segments; see `PlannedRanges`."""
         return self._planned.reopen(planned)
 
-    def splits(self, plan: SourcePlan, count: int) -> Sequence[Split]:
+    def splits(self, plan: SourcePlan, count: int) -> Sequence[DirectSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size.
 
         Chunks of a snapshot are one more, which stands before them.

@@ -85,7 +85,7 @@ def read_table(
 
 
 @dataclass
-class _Batch:
+class _ReadBatch:
     """A batch under way.
 
     Attributes:
@@ -144,16 +144,16 @@ class _ResultRows:
     def _images(self) -> int:
         return int(self._cursor[v.K_IMAGES])
 
-    def _empty(self) -> _Batch:
+    def _empty(self) -> _ReadBatch:
         self._cursor[:] = 0
         text = np.full(len(self._matrix), self._text_bytes, np.int64)
         return self._batch(allocate(self._matrix, self._most_images, text))
 
-    def _batch(self, arena: Arena) -> _Batch:
+    def _batch(self, arena: Arena) -> _ReadBatch:
         lines = max(4 * len(self._reads), arena.max_images)
-        return _Batch(arena, np.empty((lines, v.X_WIDTH), np.int64))
+        return _ReadBatch(arena, np.empty((lines, v.X_WIDTH), np.int64))
 
-    def _decode(self, batch: _Batch) -> int:
+    def _decode(self, batch: _ReadBatch) -> int:
         select, arena = self._select, batch.arena
         self._cursor[v.K_AT] = select.at
         status = rr.decode_result(
@@ -188,7 +188,7 @@ class _ResultRows:
         self._cursor[:] = 0
         return made
 
-    def _made(self, batch: _Batch) -> TableBatch:
+    def _made(self, batch: _ReadBatch) -> TableBatch:
         """Return what was written of a batch."""
         rows, lines = self._images, batch.exceptions[: self._cursor[v.K_EXCEPTIONS]]
         exceptions: dict[int, dict[int, str | bytes]] = {}

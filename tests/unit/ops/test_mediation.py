@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.core.times import SystemClock
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import preview as moves
@@ -75,3 +77,29 @@ def test_an_amendment_that_is_refused_has_closed_nothing(tmp_path: Path, monkeyp
     BROKERS["b"].down = False
     flow.run()
     flow.assert_each_holds_all_once()
+
+
+def test_a_preview_says_what_a_move_means_for_a_snapshot_that_is_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MarkedSink, "effect_of", lambda *_, **__: SinkEffect("s", "told"), raising=False)
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    settings = Settings("test", str(tmp_path), "")
+    services: Any = Services(settings, EnvironmentConnections({}), flow.store, None, flow.reports, SystemClock())  # type: ignore[arg-type]
+    back, forward = (Target(place=json.dumps(SequenceOffset(place).to_json())) for place in (5, 60))
+
+    def told(action: Any, target: Target) -> str:
+        move = mediation.preview(flow.flow, services, action, target)
+        assert ("snapshot" in move.to_json()) == bool(move.snapshot)
+        return move.snapshot
+
+    assert (told("rewind", back), told("skip", forward)) == ("", "")
+    begun = Snapshot(1, "initial", datetime.now(UTC), (TableProgress("shop.orders"),))
+    flow.store.begin_snapshot("shop", None, begun, "ada", "a new index")
+    assert "rows that it has delivered get older states again until the log is replayed" in told("rewind", back)
+    assert told("skip", forward).startswith("snapshot 1 is unfinished and goes on where it stands: rows that it has")
+    lack = "lack the changes that are passed over; to read them again, cancel it and begin another"
+    assert told("skip", forward).endswith(lack)
+    flow.store.cancel_snapshot("shop", "ada", "not now")
+    assert (told("rewind", back), told("skip", forward)) == ("", "")

@@ -23,6 +23,7 @@ from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.checkpoint_store import LaggingSinks
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target, resolve
 from databus.ops.services import Ends
 from databus.runtime.context import Services
@@ -72,6 +73,7 @@ class CheckpointMove:
         next_batch: number of the next batch.
         changed: sink → outputs that were deleted since they were written to; the move accepts them as they are now.
         new_log: whether it goes onto a log that replaced the flow's.
+        snapshot: what it means for a snapshot that is unfinished; "" without one.
     """
 
     flow: str
@@ -87,6 +89,7 @@ class CheckpointMove:
     next_batch: int
     changed: Mapping[str, tuple[ChangedOutput, ...]] = field(default_factory=dict)
     new_log: bool = False
+    snapshot: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for people and programs."""
@@ -107,6 +110,7 @@ class CheckpointMove:
             "next_batch": self.next_batch,
             "sinks": [effect.to_json() for effect in self.effects],
             "outputs_accepted": [f"{sink}: {output}" for sink, found in self.changed.items() for output in found],
+            **({"snapshot": self.snapshot} if self.snapshot else {}),
         }
 
 
@@ -157,6 +161,24 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         next_batch=1 + max(checkpoint.batch, pending.batch if pending else 0),
         changed=changed_of(ends.sinks, checkpoint, pending),
         new_log=target.new_log,
+        snapshot=_of_snapshot(services.store.snapshot(flow.name), back=back),
+    )
+
+
+def _of_snapshot(snapshot: Snapshot | None, *, back: bool) -> str:
+    """Say what a move means for a snapshot that is unfinished; it goes on from its cursor in any case.
+
+    Its chunks were read from views at or behind the places where the flow stood then. So a log that is replayed from
+    an earlier place ends at the same rows; one that is passed over may hold changes of rows that were delivered before.
+    """
+    if snapshot is None or not snapshot.unfinished:
+        return ""
+    goes_on = f"snapshot {snapshot.number} is unfinished and goes on where it stands"
+    if back:
+        return f"{goes_on}: rows that it has delivered get older states again until the log is replayed"
+    return (
+        f"{goes_on}: rows that it has delivered lack the changes that are passed over; to read them again, cancel it "
+        "and begin another"
     )
 
 

@@ -6,9 +6,7 @@ from typing import ClassVar
 
 from pydantic import AwareDatetime, Field
 
-from databus import SimpleSource
-from databus.core.positions.offsets import Offset, SequenceOffset
-from databus.sources.simple import RowChange, Table
+from databus.extend import Offset, RowChange, SequenceOffset, SimpleSource, Table
 
 
 class CounterSource(SimpleSource):

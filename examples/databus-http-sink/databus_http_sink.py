@@ -6,10 +6,7 @@ from typing import ClassVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from databus import SimpleSink
-from databus.core.batches.receipts import WriteReceipt
-from databus.core.errors import SinkError, SinkUnavailableError
-from databus.sinks.simple_rows import SimpleRows
+from databus.extend import SimpleRows, SimpleSink, SinkError, SinkUnavailableError, WriteReceipt
 
 
 class HttpSink(SimpleSink):

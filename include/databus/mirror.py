@@ -11,7 +11,8 @@ from databus.core.alerts.alert import AlertSpec
 from databus.core.batching import Batching
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
-from databus.core.former_names import accepts_former, caller
+from databus.core.former_names import accepts_former, caller, value_of_former
+from databus.core.spec import problems_as_of
 from databus.core.stored_options import HOUR, SECOND, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings
 from databus.kafka.selection import HEARTBEATS
@@ -65,7 +66,8 @@ class Mirror(Flow):
         configs: patterns of the settings that are copied and followed, e.g. ("retention.*",); default all.
         exclude_configs: patterns of those that are not; default those that belong to a cluster, as in MirrorMaker 2.
         sync_acls: whether access rules of topics are added on the target, for reading only; default False.
-        too_large: policy for a record that is larger than its topic takes: "quarantine" (default), "claim" or "fail".
+        too_large: policy for a record that is larger than its topic takes: "quarantine" (default),
+            "large_value" or "fail".
         heartbeat: time between two heartbeats that a run writes, e.g. timedelta(seconds=10); default None, none.
         timeout: time that an operation waits for the brokers of either side; default 30 seconds.
         batching: bounds of a micro-batch; default `Batching(max_rows=500_000, max_bytes=512 << 20)`.
@@ -124,7 +126,7 @@ class Mirror(Flow):
         configs: tuple[str, ...] = ("*",),
         exclude_configs: tuple[str, ...] = NOT_FOLLOWED,
         sync_acls: bool = False,
-        too_large: Literal["quarantine", "claim", "fail"] = "quarantine",
+        too_large: Literal["quarantine", "large_value", "fail"] = "quarantine",
         heartbeat: timedelta | None = None,
         timeout: timedelta = timedelta(seconds=30),
         batching: Batching = _BATCHING,
@@ -144,49 +146,52 @@ class Mirror(Flow):
             # As with MirrorMaker 2 they bear the source's name on the target, whatever the policy.
             names, renamed = (*names, HEARTBEATS), {HEARTBEATS: f"{source_conn_id}.{HEARTBEATS}", **renamed}
         marked = origin or bool(two_way) or not forward
-        read = KafkaTopics(
-            conn_id=source_conn_id,
-            topics=names,
-            exclude_topics=exclude_topics,
-            start=start,
-            on_gap=on_gap,
-            on_missing_topic=on_missing_topic or ("wait" if two_way or origin else "fail"),
-            consumer=consumer or {},
-            timeout=timeout,
-            raw=True,
-            identity="offset",
-            key_format="bytes",
-            value_format="bytes",
-            leave_out="*" if not forward else target_conn_id if marked else "",
-        )
-        write = MirrorTopics(
-            name="mirror",
-            conn_id=target_conn_id,
-            source_conn_id=source_conn_id,
-            topics=read.topics,
-            exclude_topics=read.exclude_topics,
-            prefix=f"{source_conn_id}." if policy == "prefix" else "",
-            renames=renamed,
-            origin=source_conn_id if marked else "",
-            partner=two_way,
-            max_bytes_per_s=max_bytes_per_s,
-            slots=slots,
-            compression=compression,
-            replication_factor=replication_factor,
-            topic_config=topic_config or {},
-            producer=producer or {},
-            chunk_rows=chunk_rows,
-            grow=grow,
-            groups=groups,
-            copy_settings=copy_settings,
-            follow_settings=not two_way if follow_settings is None else follow_settings,
-            configs=configs,
-            exclude_configs=exclude_configs,
-            sync_acls=sync_acls,
-            too_large=too_large,
-            heartbeat=heartbeat,
-            timeout=timeout,
-        )
+        with problems_as_of(type(self), {"conn_id": "source_conn_id"}):
+            read = KafkaTopics(
+                conn_id=source_conn_id,
+                topics=names,
+                exclude_topics=exclude_topics,
+                start=start,
+                on_gap=on_gap,
+                on_missing_topic=on_missing_topic or ("wait" if two_way or origin else "fail"),
+                consumer=consumer or {},
+                timeout=timeout,
+                raw=True,
+                identity="offset",
+                key_format="bytes",
+                value_format="bytes",
+                leave_out="*" if not forward else target_conn_id if marked else "",
+            )
+        too_large = value_of_former("Mirror", "too_large", too_large, MirrorTopics.former_values["too_large"])
+        with problems_as_of(type(self), {"conn_id": "target_conn_id", "partner": "two_way"}):
+            write = MirrorTopics(
+                name="mirror",
+                conn_id=target_conn_id,
+                source_conn_id=source_conn_id,
+                topics=read.topics,
+                exclude_topics=read.exclude_topics,
+                prefix=f"{source_conn_id}." if policy == "prefix" else "",
+                renames=renamed,
+                origin=source_conn_id if marked else "",
+                partner=two_way,
+                max_bytes_per_s=max_bytes_per_s,
+                slots=slots,
+                compression=compression,
+                replication_factor=replication_factor,
+                topic_config=topic_config or {},
+                producer=producer or {},
+                chunk_rows=chunk_rows,
+                grow=grow,
+                groups=groups,
+                copy_settings=copy_settings,
+                follow_settings=not two_way if follow_settings is None else follow_settings,
+                configs=configs,
+                exclude_configs=exclude_configs,
+                sync_acls=sync_acls,
+                too_large=too_large,
+                heartbeat=heartbeat,
+                timeout=timeout,
+            )
         if max_bytes_per_s is not None and isinstance(batching, Batching):
             batching = batching.model_copy(update={"max_bytes": min(batching.max_bytes, max_bytes_per_s)})
         super().__init__(

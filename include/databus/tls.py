@@ -97,7 +97,7 @@ _TLS_WORDS = ("ssl", "tls", "certificate")
 
 
 def fault_of(error: BaseException | str) -> TlsFault | None:
-    """Return the fault that an error's words tell, None when they are not about TLS."""
+    """Return the fault that an error's words name, None when they are not about TLS."""
     text = _text(error).lower().replace("_", " ")
     for fault, signs in _SIGNS:
         if any(sign in text for sign in signs):
@@ -199,7 +199,7 @@ def handshake(host: str, port: int, context: ssl.SSLContext, timeout_s: float = 
 
 
 def _hangs_up(host: str, port: int, timeout_s: float) -> bool:
-    """Tell whether who listens there ends a connection on which nothing was sent; any server waits for its client."""
+    """Return whether who listens there ends a connection on which nothing was sent; any server waits for its client."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as silent:
             silent.settimeout(_SILENCE_S)
@@ -227,7 +227,7 @@ def file_problem(path: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a host name or address is this machine's own."""
+    """Return whether a host name or address is this machine's own."""
     if host in {"", "localhost"}:
         return True
     try:

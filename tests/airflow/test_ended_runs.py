@@ -58,7 +58,7 @@ def test_no_run_is_over_where_airflow_does_not_tell(
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", refuse)
     assert ended("orders", STATES) == set()
-    assert "orders: Airflow does not tell which runs are over: no supervisor" in caplog.text
+    assert "orders: Airflow does not report which runs are over: no supervisor" in caplog.text
 
 
 def test_whoever_runs_a_callback_is_asked_what_it_answers() -> None:

@@ -48,7 +48,7 @@ def test_what_cannot_be_set_up_fails_no_window(
     end_failed(FLOW, context())
     assert done == ["rows are moved"]
     warnings = [r.getMessage() for r in caplog.records if r.name == "databus.airflow.reporting.lineage"]
-    assert warnings == ["flow orders: lineage is not told: OpenLineage cannot be set up"] * 3
+    assert warnings == ["flow orders: lineage is not sent: OpenLineage cannot be set up"] * 3
 
 
 def test_an_error_of_the_window_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

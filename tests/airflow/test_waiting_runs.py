@@ -34,4 +34,4 @@ def test_where_airflow_does_not_tell_a_flow_is_woken(
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_ti_count", refuse)
     assert not asyncio.run(run_waits("orders"))
-    assert "orders: Airflow does not tell whether a run waits: no supervisor" in caplog.text
+    assert "orders: Airflow does not report whether a run waits: no supervisor" in caplog.text

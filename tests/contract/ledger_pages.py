@@ -48,6 +48,7 @@ class Flow:
     def __init__(self, history: int = 1000, run: str = "run-1") -> None:
         self.store = MemoryCheckpoints(history=history)
         self.run = run
+        self.counts = COUNTS
         self.lease = self.store.claim(FLOW, run, wait_s=0)
         self.store.start(FLOW, self.lease, place(0), run)
 
@@ -57,10 +58,10 @@ class Flow:
             plan = Plan("test", FLOW, batch, covered, {"kafka": SinkPlan()}, "spec", NOON)
             self.store.write_plan(self.lease, plan)
             checkpoint = Checkpoint(
-                place(batch), batch, Epoch(1), self.run, plan.hash, COUNTS, NOON, NOON + timedelta(minutes=batch),
+                place(batch), batch, Epoch(1), self.run, plan.hash, self.counts, NOON, NOON + timedelta(minutes=batch),
                 {"kafka": (batch,)}, 100,
             )  # fmt: skip
-            self.store.commit(self.lease, plan, checkpoint, receipts(batch), COUNTS)
+            self.store.commit(self.lease, plan, checkpoint, receipts(batch), self.counts)
 
     @property
     def entries(self) -> Sequence[HistoryEntry]:
@@ -106,6 +107,15 @@ class LedgerPagesContract:
         assert second.committed_at == NOON + timedelta(minutes=2)
         assert [{**r, "batch": 2} for r in second.receipts] == receipts(2)
         assert second.plan_hash == flow.store.load(FLOW).plan_hash
+
+    def test_rows_of_a_snapshot_stand_in_pages_and_in_reports_filled_in(self, recorder):
+        flow = Flow(run="killed")
+        flow.counts = {"shop.orders": TableCounts(14, 1, 1, 8, 4, 9)}
+        flow.move(1)
+        page_out(flow.store, recorder, FLOW)
+        assert LedgerPages(recorder.store).pages(FLOW)[-1].entry == flow.entries[-1]
+        (filled,) = Reports(recorder.store).batches(FLOW, "killed")
+        assert (filled.refilled, filled.tables) == (True, flow.counts)
 
     def test_reports_that_are_there_are_left_alone(self, recorder):
         sent = report(1)

@@ -177,7 +177,8 @@ def judge_history(newest_first: Sequence[HistoryEntry]) -> Iterator[tuple[str, s
     for later, entry in itertools.pairwise(newest_first):
         if later.epoch < entry.epoch:
             yield "zombie", f"epoch {later.epoch} committed batch {later.batch} after {entry}"
-        if later.previous != entry.offset or later.batch <= entry.batch:
+        moves = later.action != "snapshot"  # a decision on a snapshot moves nothing
+        if later.previous != entry.offset or later.batch < entry.batch or (moves and later.batch == entry.batch):
             yield "lost", f"history: {later} does not follow from {entry}"
 
 

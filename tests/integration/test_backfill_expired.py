@@ -46,7 +46,7 @@ def test_one_killed_in_its_first_batch_asks_before_it_repeats_rows(
     shop = _stopped_in_its_first_batch(world, monkeypatch, "commit")
     once = Counter(dict.fromkeys(shop.by_minute()[0], 1))
     assert shop.ids(".replay") == once
-    with pytest.raises(MarkerDivergedError, match="nothing tells whether they have rows of it") as asked:
+    with pytest.raises(MarkerDivergedError, match="nothing shows whether they have rows of it") as asked:
         shop.backfill(shop.at(0), shop.at(1))
     assert f"{shop.name}.replay" in asked.value.hint
     assert shop.ids(".replay") == once

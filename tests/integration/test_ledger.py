@@ -441,7 +441,9 @@ def test_merged_batches_are_proved_and_traced_as_what_they_are(world: World) -> 
     assert told["log"] == [f"batches {batches - 2}–{batches} read again: 3 equal"]
     (journey,) = trace(recognise(f"{shop.name}:0:0"), [shop.flow], (world.connections, world.settings), "")
     assert journey.change.event_id
-    assert ("note", f"batches 1–{batches - 2} were merged: which of them it was is not told any more") in lines(journey)
+    assert ("note", f"batches 1–{batches - 2} were merged: which of them it was is not known any more") in lines(
+        journey
+    )
     # A window pages out on; its claim does not take what ZooKeeper still holds of the part for missing.
     shop.writer.run(10)
     world.run(shop.flow)

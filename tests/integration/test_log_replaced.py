@@ -326,7 +326,7 @@ def _deletes(sql: Callable[..., Any]) -> None:
         sql(f"PURGE BINARY LOGS TO '{newest}'")  # MariaDB keeps a file until its engines passed a checkpoint
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["GTIDs tell", "nothing tells"])
+@pytest.mark.parametrize("told", [True, False], ids=["GTIDs show it", "nothing shows it"])
 def test_a_replaced_log_that_has_deleted_the_flows_file_is_not_taken_for_a_purged_one(table: Table, told: bool) -> None:
     table.insert(0, 20)
     table.run()

@@ -70,7 +70,7 @@ def test_a_value_over_the_targets_limit_is_claimed_by_choice(world: KafkaWorld) 
         {"key": b"k", "value": None, "partition": 1},
     ]
     east.write(topic, given)
-    mirror = mirror_of(world, topic, follow_settings=False, too_large="claim")
+    mirror = mirror_of(world, topic, follow_settings=False, too_large="large_value")
     result = world.run(mirror)
     assert (result.rows, result.quarantined) == (6, 1)
     ours, theirs = records(east, topic), records(west, topic)

@@ -98,7 +98,7 @@ def test_a_replay_left_half_written_until_nothing_tells_of_it_asks_before_it_rep
             desk.replay(event_ids=(second,))
     assert desk.sent() == Counter([first, second])
     desk.forget()
-    with pytest.raises(MarkerDivergedError, match="nothing tells whether they have rows of it"):
+    with pytest.raises(MarkerDivergedError, match="nothing shows whether they have rows of it"):
         desk.replay_after(WEEK, second)
     assert desk.sent() == Counter([first, second])
     (result,) = desk.replay_after(WEEK, second, accept=True)

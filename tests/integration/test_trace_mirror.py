@@ -238,7 +238,7 @@ def test_why_a_record_has_no_copy_is_told(world: KafkaWorld) -> None:
 def test_a_claimed_value_is_known_as_a_copy(world: KafkaWorld) -> None:
     foreign = Foreign(world)
     world.west.create(foreign.topic, 1, {"max.message.bytes": "100000"})
-    foreign.mirror(follow_settings=False, too_large="claim")
+    foreign.mirror(follow_settings=False, too_large="large_value")
     world.east.write(foreign.topic, [{"value": b"small"}, {"value": b"x" * 200_000, "headers": [("h", None)]}])
     foreign.run()
     _, (_, claimed) = foreign.sides()

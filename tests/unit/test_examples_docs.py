@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,24 @@ PAGES = {
     "docs/write-a-sink.md": ("examples/databus-http-sink", "databus_http_sink.py", 40),
     "docs/write-a-source.md": ("examples/databus-counter-source", "databus_counter_source.py", 60),
 }
+
+PUBLIC = {"databus", "databus.extend", "databus.testing.contract"}
+"""Modules that packages outside of this one may import."""
+
+
+def imported(code: str) -> set[str]:
+    """Return the modules of databus that a text imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(code)))
+    found = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    found |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {module for module in found if module == "databus" or module.startswith("databus.")}
+
+
+def test_examples_import_public_modules_alone() -> None:
+    files = sorted((ROOT / "examples").rglob("*.py"))
+    assert {folder for folder, _, _ in PAGES.values()} <= {str(f.relative_to(ROOT).parent) for f in files}
+    deep = {str(f.relative_to(ROOT)): found for f in files if (found := imported(f.read_text()) - PUBLIC)}
+    assert deep == {}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -29,8 +29,8 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
       <Header run={run} dagId={dagId} runId={runId} />
       <Part title="Lineage"><LineageGraph graph={run.graph} /></Part>
       <Part title="Inputs">
-        <Table head={["table", "read", "filtered", "quarantined", "dispatched"]}
-          rows={run.inputs.map((i) => [i.table, i.read, i.filtered, i.quarantined, i.dispatched])} />
+        <Table head={["table", "read", "filtered", "quarantined", "dispatched", ...(run.counts.snapshot ? ["superseded", "snapshot"] : [])]}
+          rows={run.inputs.map((i) => [i.table, i.read, i.filtered, i.quarantined, i.dispatched, ...(run.counts.snapshot ? [i.superseded ?? 0, i.snapshot ?? 0] : [])])} />
       </Part>
       <Part title="Sinks">
         <Table head={["", "sink", "dispatched", "statements", "rejected"]}
@@ -56,14 +56,14 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
 }
 
 function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string }) {
-  const { read, filtered, quarantined, dispatched, reconciled } = run.counts;
+  const { read, filtered, quarantined, dispatched, superseded, reconciled } = run.counts;
   const [n, f, q, d] = [read, filtered, quarantined, dispatched].map((count) => count.toLocaleString("en"));
   return (
     <header>
       <h2 style={{ fontSize: "1.2em", fontWeight: 600 }}>{run.flow}</h2>
       <p>({run.from ?? "–"}, {run.to ?? "–"}] · {run.bytes.toLocaleString("en")} bytes · watermark {run.watermark ? at(run.watermark) : "unknown"}</p>
       <p data-testid="counts">
-        {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
+        {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched{superseded ? ` + ${superseded.toLocaleString("en")} superseded` : ""}
       </p>
       {run.gaps_passed.length ? (
         <p role="alert" data-testid="lost">

@@ -1,5 +1,5 @@
 /** What GET /databus/api/v1/dags/{dag_id}/runs/{run_id} answers. */
-export type Counts = { read: number; filtered: number; quarantined: number; dispatched: number };
+export type Counts = { read: number; filtered: number; quarantined: number; dispatched: number; superseded?: number; snapshot?: number };
 export type Node = { id: string; kind: string; label: string; column: number };
 export type Edge = { from: string; to: string; rows: number };
 export type Check = {

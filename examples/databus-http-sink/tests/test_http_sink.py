@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from databus.core.errors import SinkError, SinkUnavailableError
+from databus.extend import SinkError, SinkUnavailableError
 from databus.testing.contract import SimpleSinkAdapter, SinkContract, opened
 from databus_http_sink import HttpSink
 

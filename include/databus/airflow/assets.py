@@ -38,7 +38,7 @@ def emit(flow: Flow, records_url: str, run_id: str, started: datetime | None, ou
         flow: the flow.
         records_url: where the batch reports are.
         run_id: the run.
-        started: when it started; batches that others committed after it are theirs to tell of.
+        started: when it started; batches that others committed after it are theirs to report.
         outlet_events: of the task's context; the alias is among the task's outlets.
 
     Returns:

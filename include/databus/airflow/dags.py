@@ -46,7 +46,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
     `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
     Building the DAG resolves no connection. Beside it stands `<flow>_backfill`, which moves ranges of the flow's log
-    when it is told to; Airflow finds it by itself.
+    when it is asked to; Airflow finds it by itself.
 
     Args:
         flow: the flow; its name becomes the DAG id.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AlertNotifier(BaseNotifier):
-    """Judges a flow by its rules and tells its channels what changed, each alert once.
+    """Judges a flow by its rules and notifies its channels of what changed, each alert once.
 
     `flow_dag` sets it for flows with `alerts`. By hand: `on_failure_callback=AlertNotifier(flow)`,
     `on_success_callback=AlertNotifier(flow, kind=None, well=("my_task",))`, or in a DeadlineAlert as
@@ -26,11 +26,11 @@ class AlertNotifier(BaseNotifier):
 
     Args:
         flow: the flow, as `Flow(…)` returned it, or its JSON.
-        kind: what is told at once: "failure" (default) of the task, "deadline" missed by the run; None for nothing but
+        kind: what is sent at once: "failure" (default) of the task, "deadline" missed by the run; None for nothing but
             what the rules say.
         well: tasks whose failure is over, e.g. ("transfer",); default none.
         context: Airflow's context, where it is given at construction; default None.
-        ends: whether the run is over with what is told: then it is not late any more. Default False.
+        ends: whether the run is over with what is sent: then it is not late any more. Default False.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AlertNotifier(BaseNotifier):
         self.ends = ends
 
     def notify(self, context: Any) -> None:
-        """Tell; what goes wrong with that is logged and harms no task."""
+        """Notify; what goes wrong with that is logged and harms no task."""
         from databus.airflow.connections import AirflowConnections
         from databus.airflow.reporting.alert_events import dag_of
         from databus.airflow.runs.states import ended
@@ -57,7 +57,7 @@ class AlertNotifier(BaseNotifier):
         self._tell(context, AirflowConnections(), ended=partial(ended, dag_of(context)))
 
     async def async_notify(self, context: Any) -> None:
-        """Tell, from the triggerer: connections are fetched in its loop, all else happens in a thread."""
+        """Notify, from the triggerer: connections are fetched in its loop, all else happens in a thread."""
         from databus.airflow.connections import connections_of
 
         known = await connections_of(self._flow(), alerts=True)

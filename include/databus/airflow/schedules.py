@@ -176,7 +176,7 @@ def _cron_gaps(text: str) -> list[timedelta]:
 
 
 def _timetable_runs(core: CoreTimetable) -> Iterator[datetime]:
-    """Yield the next runs of a timetable, as Airflow's scheduler asks for them; none of one that tells no times."""
+    """Yield the next runs of a timetable, as Airflow's scheduler asks for them; none of one without times."""
     last, restriction = None, TimeRestriction(earliest=instance(_FROM), latest=None, catchup=True)
     for _ in range(_RUNS if core.can_be_scheduled and core.periodic else 0):
         found = core.next_dagrun_info(last_automated_data_interval=last, restriction=restriction)

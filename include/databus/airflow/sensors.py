@@ -76,7 +76,7 @@ class _FlowSensor(BaseOperator):
         return look.place()
 
     def is_met(self, place: FlowPosition) -> bool:
-        """Tell whether there is nothing to wait for."""
+        """Return whether there is nothing to wait for."""
         raise NotImplementedError
 
     def trigger(self) -> Any:
@@ -100,7 +100,7 @@ class ChangesSensor(_FlowSensor):
         return look.change()
 
     def is_met(self, place: FlowPosition) -> bool:
-        """Tell whether there are changes."""
+        """Return whether there are changes."""
         return place.has_changes
 
     def trigger(self) -> Any:
@@ -136,7 +136,7 @@ class LagSensor(_FlowSensor):
         self.max_bytes = max_bytes
 
     def is_met(self, place: FlowPosition) -> bool:
-        """Tell whether the lag is within the bounds."""
+        """Return whether the lag is within the bounds."""
         return place.within(self.max_seconds, self.max_bytes)
 
     def trigger(self) -> Any:

@@ -151,7 +151,7 @@ class ChangesTrigger(BaseEventTrigger):
         once: whether it ends after the first event, running or not, or with the error that ended it, as ChangesSensor
             needs it; default False.
         wakes: DAG that has a run begin then, e.g. "orders": its runs are asked for, and a flow without a checkpoint is
-            left to its timetable's first run. Default None, where something else is told of the changes.
+            left to its timetable's first run. Default None, where something else follows the changes.
     """
 
     def __init__(  # noqa: PLR0913 - the stored form and the written one
@@ -214,7 +214,7 @@ class _Pace:
         self._times = 0
 
     def due(self, committed: str) -> bool:
-        """Tell whether it may be woken now."""
+        """Return whether it may be woken now."""
         elsewhere = committed != self._told
         return time.monotonic() - self._told_at >= (self._apart_s if elsewhere else max(self._apart_s, self._wait_s()))
 

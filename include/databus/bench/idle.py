@@ -1,6 +1,6 @@
 """Benchmark of an idle flow: a live one that goes on, an economy one that looks once and ends.
 
-Without Airflow: what each run's preflight, successor and audit cost is told by `airflow_idle`.
+Without Airflow: what each run's preflight, successor and audit cost is measured by `airflow_idle`.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class TraceOptions:
     """Sizes of the run.
 
     Attributes:
-        recorded: changes that the records tell of, in batches of a thousand.
+        recorded: changes that the records have, in batches of a thousand.
         changes: row changes among them that are really moved.
         records: records asked for in each way.
         repeats: times each is asked for; the median counts.

@@ -48,6 +48,12 @@ def create(connection: Any) -> None:
             cursor.execute(statement)
 
 
+def insert(connection: Any, first: int, rows: int) -> int:
+    """Insert rows, at most 5,000, by one statement from an id on; return how many."""
+    with connection.cursor() as cursor:
+        return int(cursor.execute(_INSERT, (first, rows)))
+
+
 def load(connection: Any, changes: int) -> dict[str, int]:
     """Make about so many row changes: per 3,000 inserts 1,500 updates and 500 deletes; return the exact counts.
 

@@ -73,7 +73,7 @@ def fresh_servers(
 
     Args:
         names: the servers, as `databus sandbox up` knows them.
-        say: is told which servers start.
+        say: called with the servers that start.
         ports_from: free ports are taken from this number on.
         options: choices for the servers, by the sandbox's home.
 

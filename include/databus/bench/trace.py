@@ -94,7 +94,7 @@ def measure(sandbox: Sandbox, move: Callable[[Flow], int], options: TraceOptions
         sandbox: the servers; their home keeps the records.
         move: runs a flow until it has caught up; returns rows.
         options: sizes.
-        say: is told what is done.
+        say: called with what is done.
     """
     with log_writer(sandbox, "mysql") as writer:
         orders.create(writer.connection)

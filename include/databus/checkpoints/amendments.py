@@ -107,7 +107,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
         Raises:
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: the amendment does not fit what is stored, or the flow has not run yet.
-            CheckpointUnavailableError: no answer: the next `load` tells whether it was applied.
+            CheckpointUnavailableError: no answer: the next `load` shows whether it was applied.
         """
         paths = self._layout.flow(flow)
         if amendment.gap is not None:
@@ -155,7 +155,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
         Raises:
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: the amendment does not fit what is stored, or the sink is not behind.
-            CheckpointUnavailableError: no answer: the sink's next `load` tells whether it was applied.
+            CheckpointUnavailableError: no answer: the sink's next `load` shows whether it was applied.
         """
         paths = self._layout.flow(flow)
         own = paths.of_sink(sink)
@@ -194,7 +194,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
 
         Raises:
             StaleEpochError: another run claimed the flow since.
-            CheckpointUnavailableError: no answer: the same again tells whether it was applied.
+            CheckpointUnavailableError: no answer: the same again shows whether it was applied.
         """
         paths, now = self._paths(flow), self._clock.now()
         lost: list[Exception] = []

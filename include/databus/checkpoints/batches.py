@@ -119,7 +119,7 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: this is not the plan in flight, or the checkpoint does not follow from it.
             CheckpointTooLargeError: receipts and counts do not fit.
-            CheckpointUnavailableError: no answer: whether the commit was applied is not known, the next `load` tells.
+            CheckpointUnavailableError: no answer: whether the commit was applied is not known until the next `load`.
         """
         transitions.check_commit(lease.epoch, plan, checkpoint)
         paths = self._paths(plan.flow)

@@ -1,7 +1,7 @@
 """Nodes of a flow in ZooKeeper, as all parts of the checkpoint store read and write them.
 
 A write goes in rounds: read the epoch, the checkpoint and the plan; decide whether the write is done already, forbidden
-or due; send it. When the answer is lost the next round's read, brought up to date by sync(), tells what became of it.
+or due; send it. When the answer is lost the next round's read, brought up to date by sync(), shows what became of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ZooKeeperFlows:
 
         Args:
             connection: where ZooKeeper is.
-            clock: tells the time.
+            clock: gives the time.
             large: keeps values that are too large for an atomic write; without it they are refused.
 
         Raises:

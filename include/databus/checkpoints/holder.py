@@ -25,7 +25,7 @@ class LeaseHolder:
         since: when it was claimed.
         host: machine of the holder.
         pid: its process.
-        claim: random text that tells two claims apart.
+        claim: random text that distinguishes two claims.
         run_url: address of the run's page, "" when unknown.
     """
 

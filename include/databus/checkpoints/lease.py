@@ -1,4 +1,4 @@
-"""A lease that was claimed: told whether it still holds, asked whether a successor waits, given back."""
+"""Claimed lease: whether it still holds, whether a successor waits, and its release."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ZooKeeperLease:
         self._queue = AwaitedChildren(session, paths.waiters)
 
     def held(self) -> bool:
-        """Tell whether the lease is still ours as far as this process knows; asks no server."""
+        """Return whether the lease is still ours as far as this process knows; asks no server."""
         return not self._released and self._session.alive(self._claim.session_id)
 
     def confirm(self) -> None:
@@ -55,7 +55,7 @@ class ZooKeeperLease:
             )
 
     def successor_waiting(self) -> bool:
-        """Tell whether another run waits for this lease; reads once, and again when ZooKeeper says that it changed."""
+        """Return whether another run waits for this lease; read once, and again when a ZooKeeper watch fires."""
         return self._queue.there()
 
     def release(self) -> None:

@@ -95,11 +95,11 @@ class PlanSpool:
         self._folder.put(_name(plan.batch, plan.hash, "outcome"), encode(outcome.to_json(after)))
 
     def holds(self, plan: Plan) -> bool:
-        """Tell whether a plan is written down here."""
+        """Return whether a plan is written down here."""
         return self._folder.get(_name(plan.batch, plan.hash, "plan")) is not None
 
     def is_empty(self) -> bool:
-        """Tell whether nothing was ever written down, or all of it is reconciled."""
+        """Return whether nothing was ever written down, or all of it is reconciled."""
         return not self._folder.names()
 
     def clear(self) -> None:
@@ -144,7 +144,7 @@ class PlanSpool:
         return Chain(tuple(outcomes), pending)
 
     def _has(self, batch: int, plan_hash: str) -> bool:
-        """Tell whether something of a plan is here: then it is the flow's, and the checkpoint another one's."""
+        """Return whether something of a plan is here: then it is the flow's, and the checkpoint another one's."""
         return any(self._folder.get(_name(batch, plan_hash, kind)) is not None for kind in ("plan", "outcome"))
 
     def _plan(self, batch: int, plan_hash: str, committed: Checkpoint) -> SpooledPlan:
@@ -164,7 +164,7 @@ class PlanSpool:
 
 
 def _continues(plan: Plan, committed: Checkpoint) -> bool:
-    """Tell whether a plan was made where a checkpoint stands, whatever its spool says that it was built on.
+    """Return whether a plan was made where a checkpoint stands, whatever its spool says that it was built on.
 
     Its number is the next one, it begins there, and in each of its sinks the writers were to find what the checkpoint
     says that the slots hold.

@@ -135,5 +135,5 @@ class ZooKeeperCheckpoints(
         return lease
 
     def connected(self) -> bool:
-        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
+        """Return whether the store can be asked just now, as far as is known here; asks nothing."""
         return self._session.online

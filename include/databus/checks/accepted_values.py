@@ -41,7 +41,7 @@ class AcceptedValues(RowCheck):
         return f"{has_value(field)} AND NOT coalesce({field.typed('after')} IN ({listed}), false)"
 
     def reads(self, column: ColumnSchema) -> bool:
-        """Tell whether the values can be compared with the column without Spark."""
+        """Return whether the values can be compared with the column without Spark."""
         from databus.checks.arrow_bounds import can_compare
 
         return can_compare(self.values, column)

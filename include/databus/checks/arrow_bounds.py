@@ -31,7 +31,7 @@ _DIGITS = 80
 
 
 def can_compare(options: Sequence[Plain], column: ColumnSchema) -> bool:
-    """Tell whether options can be compared with a column here; else Spark does it, or says what is wrong with them."""
+    """Return whether options can be compared with a column here; else Spark does it, or says what is wrong."""
     return all(_parsed(option, column) is not None for option in options)
 
 

@@ -46,7 +46,7 @@ class ExpectedRow(RowCheck):
         return self.name
 
     def reads(self, column: ColumnSchema) -> bool:
-        """Tell whether the rule can judge a column of this type without Spark."""
+        """Return whether the rule can judge a column of this type without Spark."""
         return self.rule.reads(column)
 
     def violated_when(self, field: Field) -> str:
@@ -86,7 +86,7 @@ def row_rule(expectation: Expectation) -> RowCheck | None:
 
 
 def is_by_counts(expectation: Expectation) -> bool:
-    """Tell whether an expectation is judged by the run's counts of rows."""
+    """Return whether an expectation is judged by the run's counts of rows."""
     return expectation.type in ROWS and not set(expectation.kwargs) - {
         "min_value", "max_value", "strict_min", "strict_max", "value",
     }  # fmt: skip
@@ -124,7 +124,7 @@ def tables_of(flow: Flow, expectation: Expectation) -> tuple[str, ...]:
 
 
 def counts_missing(expectation: Expectation) -> bool:
-    """Tell whether judging it takes the number of NULLs: `mostly` bounds a share of the values that are there."""
+    """Return whether judging it takes the number of NULLs: `mostly` bounds a share of the values that are there."""
     return expectation.type == PROPORTION or (expectation.mostly < 1 and expectation.type not in _OF_NULLS)
 
 

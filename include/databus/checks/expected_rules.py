@@ -91,7 +91,7 @@ class _TextRule(RowCheck):
     """Base of rules on text; a value that is no text violates."""
 
     def reads(self, column: ColumnSchema) -> bool:
-        """Tell whether it is a text column."""
+        """Return whether it is a text column."""
         from databus.checks.arrow_bounds import can_compare
 
         return can_compare(("",), column)
@@ -149,7 +149,7 @@ class Matches(_TextRule):
     negated: bool = False
 
     def reads(self, column: ColumnSchema) -> bool:
-        """Tell whether it is a text column, and the expressions mean the same to Arrow."""
+        """Return whether it is a text column, and the expressions mean the same to Arrow."""
         return super().reads(column) and all(map(is_shared, self.patterns))
 
     def _met(self, text: str) -> str:
@@ -173,7 +173,7 @@ class Matches(_TextRule):
 
 
 def is_shared(pattern: str) -> bool:
-    """Tell whether a regular expression means the same to Spark and to Arrow."""
+    """Return whether a regular expression means the same to Spark and to Arrow."""
     if not _SHARED.fullmatch(pattern) or "(?" in pattern or ("|" in pattern and pattern.endswith("$")):
         return False
     try:

@@ -57,7 +57,7 @@ class InRange(RowCheck):
         return f"{has_value(field)} AND NOT coalesce({' AND '.join(inside)}, false)"
 
     def reads(self, column: ColumnSchema) -> bool:
-        """Tell whether the bounds can be compared with the column without Spark."""
+        """Return whether the bounds can be compared with the column without Spark."""
         from databus.checks.arrow_bounds import can_compare
 
         return can_compare([bound for bound in (self.minimum, self.maximum) if bound is not None], column)

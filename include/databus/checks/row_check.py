@@ -84,7 +84,7 @@ class RowCheck(CheckSpec):
         return ()
 
     def applies_to(self, table: str) -> bool:
-        """Tell whether rows of `database.table` are looked at."""
+        """Return whether rows of `database.table` are looked at."""
         return matches(table, self.tables)
 
     def wants(self) -> ColumnsWanted:
@@ -123,7 +123,7 @@ class RowCheck(CheckSpec):
         return None if field is None else field.source
 
     def reads(self, column: ColumnSchema) -> bool:  # noqa: ARG002 - a check without options reads all types
-        """Tell whether `violated_by` can judge a column of this type."""
+        """Return whether `violated_by` can judge a column of this type."""
         return True
 
     @abstractmethod

@@ -52,7 +52,7 @@ def list_alerts(
             away[spec.name] = error
     columns = ("flow", "alert", "on", "since", "number", "owed_to")
     shown = (*columns, "problem") if any(row["problem"] for row in rows) else columns
-    show_rows(rows, shown, output, empty="no alerts" if not away else "no alerts that can be told")
+    show_rows(rows, shown, output, empty="no alerts" if not away else "no alerts that can be read")
     if code := tell_causes(away) or (USAGE if broken else OK):
         raise typer.Exit(code)
 

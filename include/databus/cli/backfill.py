@@ -53,7 +53,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         str,
         typer.Option(
             "--name",
-            help="Name that tells replays of one range apart, e.g. second: each moves once.",
+            help="Name that distinguishes replays of one range, e.g. second: each moves once.",
             show_default=False,
         ),
     ] = "",
@@ -117,7 +117,7 @@ def _missing(moved: BackfillState) -> int:
 
 
 def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
-    """Return a backfill as it is printed: for people a line tells of a piece."""
+    """Return a backfill as it is printed: for people a line shows a piece."""
     return found if output is not Format.TABLE else {**found, "pieces": [_piece(p) for p in found["pieces"]]}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
+from datetime import timedelta
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +19,10 @@ from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.option_texts import exact_duration
 from databus.core.settings import Settings
+from databus.core.spec import Spec
+from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
@@ -54,7 +59,30 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> None:
     """Show the definition of a flow."""
     found = find_flow(flow, dags, dags=False)
-    show_one({"file": str(found.file), **found.flow.to_json()}, output)
+    show_one({"file": str(found.file), **as_written_by_people(found.flow)}, output)
+
+
+def as_written_by_people(spec: Spec) -> dict[str, Any]:
+    """Return a spec's options as a DAG file names them, with its kind; for people, and not read back.
+
+    Options that `to_json` leaves out are left out. A duration is text such as "6 h"; other values are plain JSON.
+    """
+    names = {how.name: how.option for how in stored_options(type(spec)).values()}
+    found = {names.get(name, name): stored for name, stored in spec.to_json().items()}
+    shown = {option: _shown(getattr(spec, option, stored), stored) for option, stored in found.items()}
+    return {option: value for option, value in shown.items() if option != "kind" or value}
+
+
+def _shown(value: Any, stored: Any) -> Any:
+    if isinstance(value, Spec):
+        return as_written_by_people(value)
+    if isinstance(value, tuple) and value and all(isinstance(part, Spec) for part in value):
+        return [as_written_by_people(part) for part in value]
+    if isinstance(value, timedelta):
+        return exact_duration(value)
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return value  # where the stored value is a former one
+    return stored
 
 
 @app.command()

@@ -50,12 +50,13 @@ def ledger(
         tables, sinks = shown.pop("tables"), shown.pop("sinks")
         shown["gaps"] = [f"{place(g.start)} → {place(g.end)}: {g.cause}, {g.decision}" for g in state.gaps]
         shown["pending"] = [f"{p.xid}, prepared at {p.file}:{p.start_pos}" for p in state.ledger.pending]
+        later = tuple(name for name in ("superseded", "snapshot") if any(name in row for row in tables.values()))
         show_one(shown, output)
         OUT.print()
-        show_rows(spans, _SPAN, output, empty="nothing read yet")
+        show_rows(spans, (*_SPAN, *later), output, empty="nothing read yet")
         by_table = [{"table": name, **counts} for name, counts in tables.items()]
         OUT.print()
-        show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
+        show_rows(by_table, ("table", *_SPAN[5:], *later), output, empty="no rows")
         by_sink = [{"sink": name, **counts} for name, counts in sinks.items()]
         applied = ("statements",) if any("statements" in row for row in by_sink) else ()
         columns = ("sink", "dispatched", *applied, "rejected")

@@ -102,7 +102,7 @@ def _root(
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True)
     logging.getLogger("kazoo").setLevel(logging.ERROR if not debug else logging.DEBUG)
-    # It warns of each request without an answer, with a traceback: our errors tell it.
+    # It warns of each request without an answer, with a traceback: our errors say it.
     logging.getLogger("opensearch").setLevel(logging.NOTSET if verbose or debug else logging.ERROR)
     _state["debug"] = debug
 

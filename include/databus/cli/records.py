@@ -33,7 +33,7 @@ def prune(
     """Show what is older than a limit; --execute deletes or merges it.
 
     Deleted are results of checks and of quality, and lineage windows. Batches are merged: one ledger page and one
-    report tell of many from then on, their range and their sums. Rows in quarantine stay, with the batches that held
+    report stand for many from then on, with their range and sums. Rows in quarantine stay, with the batches that held
     them back: `databus ledger --verify` and `databus trace` work on from what is left.
     """
     before, single = (

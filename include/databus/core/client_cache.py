@@ -51,7 +51,7 @@ def keeping() -> Iterator[None]:
 
 
 def keeps() -> bool:
-    """Tell whether clients are kept here: whether small batches follow one another in this process."""
+    """Return whether clients are kept here: whether small batches follow one another in this process."""
     return bool(_shelves)
 
 

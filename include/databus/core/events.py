@@ -19,7 +19,10 @@ class Op(enum.StrEnum):
 
 
 class RowState(enum.StrEnum):
-    """Row state at the end of a batch: read = filtered + quarantined + dispatched."""
+    """Row state at the end of a batch: read = filtered + quarantined + dispatched.
+
+    Rows that a snapshot read and the log superseded are read too, and reach no batch: they have no state.
+    """
 
     DISPATCHED = "dispatched"
     FILTERED = "filtered"

@@ -1,6 +1,6 @@
 """Great Expectations' expectations on a flow, as plain JSON: taken from objects, suites and suite files.
 
-Nothing here imports Great Expectations: its objects tell their own configuration, and files are JSON or YAML.
+Nothing here imports Great Expectations: its objects give their own configuration, and files are JSON or YAML.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Flow(Spec):
         return _hash(self.model_copy(update={"source": source, "sinks": sinks}), code_version)
 
     def takes_up(self, spec_hash: str, code_version: str) -> bool:
-        """Tell whether a plan that was made under a definition with this hash may be finished under this one."""
+        """Return whether a plan that was made under a definition with this hash may be finished under this one."""
         return spec_hash in self.hashes_alike(code_version)
 
     def hashes_alike(self, code_version: str) -> Iterator[str]:

@@ -110,7 +110,7 @@ class SourceSpec(Spec):
         return ()
 
     def begins_at_head(self) -> bool:
-        """Tell whether a flow without a checkpoint begins behind all that is logged by now."""
+        """Return whether a flow without a checkpoint begins behind all that is logged by now."""
         return False
 
     def begins_with_snapshot(self) -> bool:
@@ -122,15 +122,15 @@ class SourceSpec(Spec):
         return self
 
     def names_one(self, pattern: str) -> bool:
-        """Tell whether one of its `datasets` can mean one table alone."""
+        """Return whether one of its `datasets` can mean one table alone."""
         return not pattern.startswith("re:") and not set(pattern) & set("*?[")
 
     def rotates(self, name: str) -> bool:  # noqa: ARG002 - most name their tables
-        """Tell whether a pattern alone names something that is read, which may go as it came."""
+        """Return whether a pattern alone names something that is read, which may go as it came."""
         return False
 
     def means(self, pattern: str, table: TableSchema) -> bool:
-        """Tell whether one of its `datasets` means a table."""
+        """Return whether one of its `datasets` means a table."""
         return fnmatchcase(table.full_name, pattern)
 
     @property
@@ -141,7 +141,7 @@ class SourceSpec(Spec):
     def alike(self) -> tuple[SourceSpec, ...]:
         """Return the same source as plans of an earlier databus may know it, whose hash holds all options.
 
-        Only what its errors told to change; what is `without_effect` is in no hash now.
+        Only what its errors ask to change; what is `without_effect` is in no hash now.
         """
         return ()
 
@@ -224,7 +224,7 @@ class CheckSpec(Spec):
         raise NotImplementedError
 
     def applies_to(self, table: str) -> bool:
-        """Tell whether rows of `database.table` are looked at."""
+        """Return whether rows of `database.table` are looked at."""
         raise NotImplementedError
 
     @property
@@ -278,7 +278,7 @@ class SinkSpec(Spec):
         return frozenset()
 
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - most kinds refuse no row
-        """Tell whether a row that the sink refuses stops a batch, rather than being held back."""
+        """Return whether a row that the sink refuses stops a batch, rather than being held back."""
         return False
 
     def tracing(self, connections: ConnectionSource) -> TraceableSink | None:  # noqa: ARG002 - kinds that show none

@@ -33,7 +33,7 @@ _given: ContextVar[list[GivenFlow] | None] = ContextVar("flows_given", default=N
 
 
 def flows_only() -> bool:
-    """Tell whether DAGs are not wanted just now."""
+    """Return whether DAGs are not wanted just now."""
     return _wanted.get()
 
 
@@ -59,7 +59,7 @@ def given_flows() -> Iterator[list[GivenFlow]]:
 
 
 def note_given(written: Flow, flow: Flow) -> None:
-    """Tell who reads the file that a DAG is made of a flow: it may have no name of its own there.
+    """Note, for the reader of the file, that a DAG is made of a flow: it may have no name of its own there.
 
     Args:
         written: the flow as it was given.

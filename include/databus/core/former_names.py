@@ -67,6 +67,22 @@ def renamed(what: str, options: Mapping[str, Any], former: Mapping[str, str | St
     return found
 
 
+def value_of_former(what: str, option: str, value: Any, former: Mapping[str, str]) -> Any:
+    """Return an option's value of today, with a warning for a former one.
+
+    Args:
+        what: class or function.
+        option: name of the option.
+        value: as it was given.
+        former: former value → value of today.
+    """
+    now = former.get(value) if isinstance(value, str) else None
+    if now is None:
+        return value
+    warn_of_former(what, f'{option}="{value}"', f'{option}="{now}"', None, caller())
+    return now
+
+
 def seconds_of_former(what: str, former: str, now: str, number: Any) -> timedelta:
     """Return the duration that a number of seconds under a former name meant, with a warning."""
     value: timedelta = StoredOption[float](now, SECOND).value_of(number)

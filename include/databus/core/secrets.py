@@ -18,7 +18,7 @@ MASK = "***"
 
 
 def is_sensitive(name: str) -> bool:
-    """Tell whether a setting of this name holds a secret, by the names that clients of the field use."""
+    """Return whether a setting of this name holds a secret, by the names that clients of the field use."""
     return _SENSITIVE.search(name) is not None
 
 

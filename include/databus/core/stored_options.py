@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Annotated, Any, Generic, Self, TypeVar, overload
+from types import UnionType
+from typing import Annotated, Any, Generic, Self, TypeVar, Union, get_args, get_origin, overload
 
-from pydantic import Strict
+from pydantic import BaseModel, Strict
 
 Duration = Annotated[timedelta, Strict()]
 """A duration that a person writes: a timedelta, and no bare number, whose unit nobody sees."""
@@ -76,6 +77,22 @@ class StoredOption(Generic[T]):
 
 
 @cache
+def loose_durations(spec: type[BaseModel]) -> frozenset[str]:
+    """Return the options, of a spec's class, that pydantic would make of a bare number: a plain timedelta, or None."""
+    return frozenset(name for name, field in spec.model_fields.items() if _is_loose(field.annotation, field.metadata))
+
+
+def _is_loose(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return _is_loose(inner, (*metadata, *more))
+    if get_origin(annotation) in (Union, UnionType):
+        parts = [part for part in get_args(annotation) if part is not type(None)]
+        return all(_is_loose(part, metadata) for part in parts)
+    return annotation is timedelta and not any(isinstance(item, Strict) and item.strict for item in metadata)
+
+
+@cache
 def stored_options(spec: type) -> Mapping[str, StoredOption[Any]]:
     """Return stored name → how it is stored, of a spec's class."""
     found = [item for base in reversed(spec.__mro__) for item in vars(base).values() if isinstance(item, StoredOption)]
@@ -89,11 +106,12 @@ def as_written(spec: type, stored: Mapping[str, Any]) -> tuple[dict[str, Any], d
         spec: class of the spec.
         stored: options by stored names or their own.
     """
-    known = stored_options(spec)
+    known, former = stored_options(spec), getattr(spec, "former_values", {})
     options, exact = {}, {}
     for name, value in stored.items():
         how = known.get(name)
-        options[how.option if how else name] = how.value_of(value) if how else value
+        option, written = (how.option, how.value_of(value)) if how else (name, value)
+        options[option] = former.get(option, {}).get(written, written) if isinstance(written, str) else written
         if how and (number := how.exact(value)) is not None:
             exact[how.option] = number
     return options, exact
@@ -102,9 +120,12 @@ def as_written(spec: type, stored: Mapping[str, Any]) -> tuple[dict[str, Any], d
 def as_stored(spec: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec's dumped options by stored names and in stored units, in their order."""
     by_option = {how.option: how for how in stored_options(spec.__class__).values()}
+    former = getattr(spec, "former_values", {})
     found: dict[str, Any] = {}
-    for name, value in dumped.items():
+    for name, written in dumped.items():
         how = by_option.get(name)
+        stored = {now: then for then, now in former.get(name, {}).items()}
+        value = stored.get(written, written) if isinstance(written, str) else written
         if how is None:
             found[name] = value
         else:

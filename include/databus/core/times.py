@@ -13,7 +13,7 @@ AHEAD = timedelta(days=1)
 
 
 def credible(stamp_ms: int, now: datetime) -> datetime | None:
-    """Return the time that a stamp tells; None where nothing can have happened then.
+    """Return the time of a stamp; None where nothing can have happened then.
 
     Args:
         stamp_ms: ms since the epoch; any integer.

@@ -142,7 +142,7 @@ def chunk_of(event_id: str) -> tuple[int, int] | None:
 
 
 def of_event_id(event_id: str) -> Change:
-    """Return what an event id tells: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
+    """Return the parts of an event id: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
 
     Of a row that a snapshot read it is `snapshot-<number>-<chunk>:<ordinal in the chunk>:0`. In a log that replaced
     others, `log<generation>/` stands before it.
@@ -200,7 +200,7 @@ class Sighting:
         kind: "record" or "document".
         place: "topic:partition:offset" or "index/id".
         change: the change it carries.
-        at_ms: the sink's own time of it, ms since the epoch; None when it tells none.
+        at_ms: the sink's own time of it, ms since the epoch; None when it has none.
         tombstone: a record without a value that follows a delete.
         state: in words, how it stands there now, "" for a record that is simply there.
         site: connection of the Kafka cluster that holds a record; "" for documents.
@@ -245,7 +245,7 @@ class ChangeSelector:
     most: int = 1000
 
     def matches(self, change: Change) -> bool:
-        """Tell whether a change is one of those."""
+        """Return whether a change is one of those."""
         if self.event_ids:
             return change.event_id in self.event_ids
         return (
@@ -269,12 +269,12 @@ class TraceableSink(Protocol):
         """
         ...
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> Sequence[Sighting]:
-        """Return what a batch wrote that is sought, by targeted reads of its outputs.
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], selector: ChangeSelector) -> Sequence[Sighting]:
+        """Return what a batch wrote of the selected changes, by targeted reads of its outputs.
 
         Args:
             outputs: outputs of the batch's receipts.
-            sought: which changes.
+            selector: which changes.
 
         Raises:
             TraceExpiredError: part of the outputs is not kept any more, and nothing was found in the rest.
@@ -294,7 +294,7 @@ class TraceableSink(Protocol):
 
         Args:
             outputs: names of outputs.
-            rows: (key, table) of the rows that will be sought there.
+            rows: (key, table) of the rows that will be looked for there.
         """
         ...
 

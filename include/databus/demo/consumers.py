@@ -57,7 +57,7 @@ def topic_records(
 
 
 def holds_a_record(bootstrap: str, topic: str) -> bool:
-    """Tell whether a read_committed consumer finds a record in a topic; False while the topic is not there."""
+    """Return whether a read_committed consumer finds a record in a topic; False while the topic is not there."""
     from confluent_kafka import KafkaException
 
     try:

@@ -1,4 +1,4 @@
-"""`python -m databus.demo`: the main job, end to end, on real servers; the exit code tells whether all arrived."""
+"""`python -m databus.demo`: the main job, end to end, on real servers; the exit code says whether all arrived."""
 
 from __future__ import annotations
 

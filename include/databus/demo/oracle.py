@@ -134,7 +134,7 @@ def mismatches(expected: State, actual: Mapping[str, Any]) -> list[str]:
 
 
 def same(wanted: Any, found: Any) -> bool:
-    """Tell whether a JSON value is the source's value; numbers by value, JSON documents by content."""
+    """Return whether a JSON value is the source's value; numbers by value, JSON documents by content."""
     if isinstance(wanted, dict | list) and isinstance(found, str):
         return bool(json.loads(found, parse_float=Decimal) == wanted)
     if isinstance(wanted, float) and isinstance(found, Decimal | int | float):

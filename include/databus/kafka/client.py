@@ -83,8 +83,8 @@ _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _NO_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
 _GROWN = (
-    "The topic has grown, or was made anew, and not every broker tells its partitions yet: a retry goes on. If none "
-    "does, it was made anew with fewer partitions, which brokers before Kafka 2.8 do not tell: add partitions to it."
+    "The topic has grown, or was made anew, and not every broker reports its partitions yet: a retry goes on. If none "
+    "does, it was made anew with fewer partitions, which brokers before Kafka 2.8 do not report: add partitions to it."
 )
 _AWAY = "Check that the brokers run and that bootstrap.servers reaches them."
 _UNAVAILABLE = frozenset(
@@ -132,7 +132,7 @@ class LastError:
             self.fatal = error
 
     def owes_cause_of(self, error: KafkaError) -> bool:
-        """Tell whether an error's cause is still to be reported."""
+        """Return whether an error's cause is still to be reported."""
         return error.code() in _FATAL and self.fatal is None
 
     def explain(self, error: KafkaError) -> KafkaError:

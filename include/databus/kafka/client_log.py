@@ -16,7 +16,7 @@ _CONNECTION = "FAIL"
 class ClientLog:
     """Logger of a client (its `logger`); without one, librdkafka writes to stderr itself.
 
-    A connection that fails is told at INFO: a good run has such, where a name stands for two addresses or a broker is
+    A connection that fails is logged at INFO: a good run has such, where a name stands for two addresses or a broker is
     restarted. Where none can be made, the call that needs it raises an error that says so.
 
     Attributes:

@@ -25,7 +25,7 @@ _TOLD = 1_000
 class GroupOffsets:
     """Offsets of groups of one cluster; used by one thread.
 
-    An admin client would ask for all groups, and be told their own partitions; its request (`ListConsumerGroupOffsets`)
+    An admin client would ask for all groups, and get their own partitions; its request (`ListConsumerGroupOffsets`)
     ends the process with SIGSEGV where the coordinator has just moved: librdkafka 2.16 then has the client's own group
     look for the new one (`rd_kafka_handle_OffsetFetch`), and it has none. A consumer asks for its own group alone, and
     for partitions that it names. So clients are kept from one time to the next, and after a first look at every topic
@@ -90,13 +90,13 @@ class GroupOffsets:
         consumer = self._open.pop(group, None) or self._settings.consumer({**_READER, "group.id": group}, self._seen)
         done = False
         try:
-            for _ in range(_TOLD):  # what it has told since it was used last, which nobody else takes
+            for _ in range(_TOLD):  # what it has reported since it was used last, which nobody else takes
                 if consumer.poll(0) is None:
                     break
             yield consumer
             done = True
         except KafkaException as error:
-            consumer.poll(0)  # a refused login is told here
+            consumer.poll(0)  # a refused login is reported here
             raise source_error(self._settings, f"read the offsets of group {group}", error, self._seen) from error
         finally:
             if done and len(self._open) < self._kept:

@@ -62,7 +62,7 @@ class ClusterGroups:
         self._admin = None
 
     def has_members(self, group: str) -> bool:
-        """Tell whether somebody reads with this group now: then its offsets are its own."""
+        """Return whether somebody reads with this group now: then its offsets are its own."""
         described = self._answer(
             f"describe group {group}",
             lambda admin: admin.describe_consumer_groups([group], request_timeout=_OPEN_S)[group],
@@ -92,7 +92,7 @@ class ClusterGroups:
             self._admin.poll(0)
             raise source_error(self._settings, doing, error, self._seen) from error
         except TimeoutError:
-            self._admin.poll(0)  # a refused login is told here
+            self._admin.poll(0)  # a refused login is reported here
             self._admin = None  # nobody else holds it: destroyed now
             silent = KafkaError(KafkaError._TIMED_OUT, f"no answer in {patience_s:.0f} s")  # noqa: SLF001
             raise source_error(self._settings, doing, silent, self._seen) from None

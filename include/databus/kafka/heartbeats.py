@@ -51,7 +51,7 @@ class Heartbeat:
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Heartbeat | None:
-        """Return what a record says; None where it is no heartbeat, or tells no credible time."""
+        """Return what a record says; None where it is no heartbeat, or has no credible time."""
         if key is None or value is None or len(value) != _VALUE.size:
             return None
         try:

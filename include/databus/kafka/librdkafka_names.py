@@ -128,5 +128,5 @@ def setting_of(name: str) -> str:
 
 
 def is_security(name: str) -> bool:
-    """Tell whether a setting says how a client logs in or whom it trusts."""
+    """Return whether a setting says how a client logs in or whom it trusts."""
     return name.startswith(_SECURITY) or REFUSED.get(name) == _SHOWN

@@ -66,7 +66,7 @@ def protocol_of(values: Mapping[str, Any]) -> str:
 
 
 def missing_mechanism(values: Mapping[str, Any]) -> bool:
-    """Tell whether SASL is wanted without a mechanism: librdkafka would take Kerberos for granted."""
+    """Return whether SASL is wanted without a mechanism: librdkafka would take Kerberos for granted."""
     named = values.get("sasl.mechanism") or values.get("sasl.mechanisms")
     return protocol_of(values).startswith("SASL_") and not named
 
@@ -124,7 +124,7 @@ def silent_refusal(servers: str, values: Mapping[str, Any]) -> Refusal | None:
 
 
 def only_closed(text: str) -> bool:
-    """Tell whether the words are about no more than a new connection that was closed.
+    """Return whether the words are about no more than a new connection that was closed.
 
     So does a broker that wants TLS, but also one that stops just then, and a proxy in front of one that is away.
     """

@@ -42,6 +42,9 @@ def of_batch(report: BatchReport) -> Iterator[Point]:
     yield point("batches", 1, flow=flow)
     for state in ("read", "filtered", "quarantined", "dispatched"):
         yield point(f"rows.{state}", sum(getattr(c, state) for c in report.tables.values()), flow=flow)
+    for found in ("superseded", "snapshot"):
+        if rows := sum(getattr(c, found) for c in report.tables.values()):
+            yield point(f"rows.{found}", rows, flow=flow)
     yield point("bytes.read", report.bytes, flow=flow)
     written: dict[str, int] = {}
     for receipt in report.receipts:

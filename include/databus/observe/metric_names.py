@@ -55,6 +55,8 @@ TASK_METRICS = (
         ("rows.filtered", _FLOW, "rows that a filter left out"),
         ("rows.quarantined", _FLOW, "rows held back"),
         ("rows.dispatched", _FLOW, "rows given to sinks"),
+        ("rows.superseded", _FLOW, "rows that a snapshot read, and the log had newer"),
+        ("rows.snapshot", _FLOW, "rows read that a snapshot brought"),
         ("bytes.read", _FLOW, "log bytes read"),
         ("check.violations", ("flow", "check", "severity"), "rows or values that violate a check"),
         ("outputs.records", ("flow", "sink"), "records that a sink has confirmed"),

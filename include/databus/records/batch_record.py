@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.counts import TableCounts
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from databus.core.batches.report import CheckResult
 
 Row = Mapping[str, Any]
+
+COUNTED = tuple(field.name for field in fields(TableCounts))
+"""Columns of `databus_table_counts` in the order of a `TableCounts`; those that came later are NULL for none."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class BatchRecord:
         """Merge note: what is not kept any more of several batches that were merged; "" for one."""
         if self.first_batch is None:
             return ""
-        return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not told any more"
+        return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not known any more"
 
     @property
     def rows(self) -> int:
@@ -111,12 +114,17 @@ def batch_record(row: Row, counts: Iterable[Row], receipts: Iterable[Row], check
         refilled=row["refilled"],
         lost=row["lost"] or "",
         first_batch=row["first_batch"],
-        tables={
-            c["table_name"]: TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"]) for c in counts
-        },
+        tables={c["table_name"]: TableCounts(*(c[name] or 0 for name in COUNTED)) for c in counts},
         receipts=tuple({name: value for name, value in r.items() if name not in ("id", "batch")} for r in receipts),
         checks=tuple(_check(c) for c in checks),
     )
+
+
+def counts_row(table: str, counts: TableCounts) -> dict[str, Any]:
+    """Return the row of `databus_table_counts` that stores a table's counts, without its batch."""
+    values = asdict(counts)
+    later = {name: values.pop(name) or None for name in ("superseded", "snapshot")}
+    return {"table_name": table, **values, **later}
 
 
 def _check(row: Row) -> CheckResult:

@@ -37,7 +37,7 @@ class OffsetMapTable:
         return (page.generation, page.number, page.entry) if page else (0, 0, None)
 
     def around(self, upto: tuple[int, int], place: Place, position: int, incarnation: int) -> list[MappedRange]:
-        """Return what tells the image of a source offset: the rows that hold it, its neighbours and the last; by age.
+        """Return the rows that locate the image of a source offset: those that hold it, neighbours, the last; by age.
 
         Args:
             upto: generation and number of the newest page that counts.
@@ -83,9 +83,9 @@ class OffsetMapTable:
             ]
 
     def pruned(self, generation: int) -> bool:
-        """Tell whether rows of the flow's earlier pages were deleted."""
+        """Return whether rows of the flow's earlier pages were deleted."""
         c = t.offset_map.c
-        # A row that outlived others tells nothing of its neighbours: only behind all of these is the table complete.
+        # A row that outlived others shows nothing of its neighbours: only behind all of these is the table complete.
         whole = (c.flow == self._flow) & (c.generation == generation) & ~c.outlived
         first = sa.select(sa.func.min(c.number)).where(whole)
         with self._store.transaction() as connection:

@@ -24,7 +24,7 @@ _WRITES = ("records", "created", "updated", "deleted")
 def written_outputs(store: RecordStore, flow: str, run_id: str, started: datetime | None) -> dict[tuple[str, str], int]:
     """Return (sink, topic or index) → records written by a run, and by runs before it that were never audited.
 
-    A run that failed after it had moved batches is not audited: its outputs are told by the next one that is.
+    A run that failed after it had moved batches is not audited: its outputs are reported by the next one that is.
 
     Args:
         store: the records.

@@ -151,7 +151,7 @@ class HeldRows:
         return known
 
     def any_of(self, *, stage: str | None = None, table: str | None = None) -> bool:
-        """Tell whether there is a row of a stage, or a table, whatever became of it."""
+        """Return whether there is a row of a stage, or a table, whatever became of it."""
         q = t.quarantine.c
         asked = [column == value for column, value in ((q.stage, stage), (q.table_name, table)) if value is not None]
         with self._store.transaction() as connection:

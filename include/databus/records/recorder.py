@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
@@ -18,6 +17,7 @@ from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
+from databus.records.batch_record import counts_row
 from databus.records.checked_batches import CheckedBatches
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
@@ -37,7 +37,7 @@ class SqlRecorder:
 
     Args:
         store: the records store; closed with the recorder.
-        clock: tells when a row was held back; the system's by default.
+        clock: gives the time at which a row was held back; the system's by default.
     """
 
     def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:
@@ -257,7 +257,7 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
 
 
 def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
-    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(report.tables.items())]
+    counts = [counts_row(name, counts) for name, counts in sorted(report.tables.items())]
     checks = [
         {
             "check_name": result.check,

@@ -92,7 +92,7 @@ def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
         .join(t.batches, t.batches.c.id == found.c.batch)
         .where(t.batches.c.committed_at < before),
         q.name: sa.select(q.c.id).where((q.c.evaluated_at < before) & last),
-        # A window whose events have not left is still to be told.
+        # A window whose events have not left is still to be sent.
         t.lineage_runs.name: sa.select(window.id).where((window.ended_at < before) & window.end_sent),
         # What lies before the furthest place of a partition, which stays; it stands in the ledger's pages, too.
         m.name: sa.select(m.c.id).where((m.c.paged_at < before) & (m.c.id < furthest)),

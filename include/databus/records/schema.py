@@ -56,7 +56,7 @@ def migrate(connection: sa.Connection, place: str) -> bool:
 
 
 def is_newest(connection: sa.Connection, place: str) -> bool:
-    """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
+    """Return whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
     # Alembic takes longer to load than most commands to answer.
     found = _revision(connection), _version(connection)
     if found in {(revision(SCHEMA_VERSION), SCHEMA_VERSION), (None, None)}:
@@ -78,7 +78,7 @@ def _revisions(connection: sa.Connection, place: str) -> tuple[str | None, str |
     """Return the database's revision, the newest one, and the version that `databus_schema` says."""
     logger = logging.getLogger("alembic")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # it tells at INFO which plugins it has, at every start
+        logger.setLevel(logging.WARNING)  # it logs at INFO which plugins it has, at every start
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 

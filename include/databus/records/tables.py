@@ -39,7 +39,7 @@ batches = sa.Table(
     sa.Column("run", Id, sa.ForeignKey(runs.c.id, ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("flow", sa.String(100), nullable=False),
     sa.Column("batch", sa.BigInteger, nullable=False),
-    # A flow whose checkpoint was made anew numbers its batches from 1 again: the plan's hash tells them apart.
+    # A flow whose checkpoint was made anew numbers its batches from 1 again: the plan's hash distinguishes them.
     sa.Column("plan_hash", sa.String(64), nullable=False),
     sa.Column("spec_hash", sa.String(64), nullable=False),
     sa.Column("mode", sa.String(20), nullable=False),
@@ -75,6 +75,8 @@ table_counts = sa.Table(
     sa.Column("filtered", sa.BigInteger, nullable=False),
     sa.Column("quarantined", sa.BigInteger, nullable=False),
     sa.Column("dispatched", sa.BigInteger, nullable=False),
+    sa.Column("superseded", sa.BigInteger),  # NULL for none
+    sa.Column("snapshot", sa.BigInteger),  # NULL for none
 )
 
 receipts = sa.Table(
@@ -234,7 +236,7 @@ offset_map = sa.Table(
     sa.Column("source_upto", sa.BigInteger, nullable=False),  # exclusive
     sa.Column("target_topic", sa.String(249), nullable=False),
     sa.Column("target_partition", sa.Integer, nullable=False),
-    sa.Column("target_from", sa.BigInteger),  # NULL: no broker told it, the neighbours bound it
+    sa.Column("target_from", sa.BigInteger),  # NULL: no broker reported it, the neighbours bound it
     sa.Column("target_upto", sa.BigInteger),  # exclusive
     sa.Column("spans", Json, nullable=False),  # [source from, upto, target from, upto, 1 where both count up together]
     sa.Column("paged_at", UtcDateTime, nullable=False),

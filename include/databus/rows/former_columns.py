@@ -1,4 +1,4 @@
-"""Former names of row columns, so that a transform, check or sink of another package which uses one is told the new.
+"""Former names of row columns, so that a transform, check or sink of another package that uses one gets the new.
 
 One version long; nothing in this package uses them.
 """

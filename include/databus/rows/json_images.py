@@ -121,7 +121,7 @@ def _shown(value: str | bytes | LargeValue) -> str:
 
 
 def _with_points(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
-    """Give whole floating-point numbers their ".0", by which readers tell them from integers; keys go without."""
+    """Give whole floating-point numbers their ".0", which sets them apart from integers; keys go without."""
     whole = pc.fill_null(pc.equal(pc.floor(values), values), False)
     if not pc.any(whole).as_py():
         return literals

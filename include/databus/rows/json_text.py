@@ -98,7 +98,7 @@ def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: 
 
 @njit(cache=True, nogil=True)
 def _wants_escapes(value: Bytes) -> bool:
-    """Tell whether JSON wants any byte of a text escaped; without a branch, so that many are compared at once."""
+    """Return whether JSON wants any byte of a text escaped; without a branch, so that many are compared at once."""
     found = False
     for k in range(value.size):
         found = found | (value[k] == 34) | (value[k] == 92) | (value[k] < 32)

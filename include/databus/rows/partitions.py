@@ -130,7 +130,7 @@ class Judgement:
 
     Attributes:
         out: bool[images], some filter leaves the image out for certain.
-        unknown: column's name → bool[images], where a filter could not tell for want of it.
+        unknown: column's name → bool[images], where a filter could not judge for want of it.
     """
 
     out: Mask
@@ -139,9 +139,9 @@ class Judgement:
     def narrow(self, batch: TableBatch) -> TableBatch:
         """Return the batch with the images to keep.
 
-        A change stays whole and is marked as unjudged where nothing tells whether its new row, or its only one, is in,
-        and where its new row is out and nothing tells whether the old one was in. A new row that is in goes on as an
-        update with an old one of which nothing is told: that is right whatever it was.
+        A change stays whole and is marked as unjudged where nothing shows whether its new row, or its only one, is in,
+        and where its new row is out and nothing shows whether the old one was in. A new row that is in goes on as an
+        update with an old one of which nothing is known: that is right whatever it was.
         """
         keep = ~self.out
         if not self.unknown:

@@ -22,7 +22,7 @@ _US_PER_DAY = 86_400_000_000
 
 
 def is_temporal(kind: pa.DataType) -> bool:
-    """Tell whether values of this Arrow type travel as ISO text."""
+    """Return whether values of this Arrow type travel as ISO text."""
     return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind))
 
 

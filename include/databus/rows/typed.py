@@ -1,7 +1,7 @@
 """Rows with their table's real columns, as Arrow: for sinks that write columns and not documents.
 
 A value is null where the row has NULL, where its image lacks the column, and where its column's type cannot hold it
-(ADR 8): the last two are told apart by `TypedRows.absent` and `TypedRows.lost`, so that nothing is lost unseen.
+(ADR 8): the last two are distinguished by `TypedRows.absent` and `TypedRows.lost`, so that nothing is lost unseen.
 """
 
 from __future__ import annotations

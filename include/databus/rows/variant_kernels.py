@@ -192,7 +192,7 @@ def measure_bytes(offsets: npt.NDArray[np.int32], short: bool, state: State, siz
 def write_bytes(
     offsets: npt.NDArray[np.int32], data: Bytes, header: int, state: State, positions: Ints, out: Bytes
 ) -> None:
-    """Write strings or binaries, told apart by `header`."""
+    """Write strings or binaries, distinguished by `header`."""
     for i in range(state.size):
         p = positions[i]
         if state[i] == VALUE:

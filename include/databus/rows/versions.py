@@ -82,7 +82,7 @@ class RowVersions(Protocol):
         ...
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:
-        """Tell whether nothing says which of two rows of one document is the newer one."""
+        """Return whether nothing says which of two rows of one document is the newer one."""
         ...
 
 
@@ -143,7 +143,7 @@ def version_of(row: Mapping[str, Any], end: Offset) -> RowVersion:
 
 
 def comparable(one: Mapping[str, Any], other: Mapping[str, Any], end: Offset) -> bool:
-    """Tell whether versions say which of two rows of a key is the newer one; both are of ranges up to `end`."""
+    """Return whether versions say which of two rows of a key is the newer one; both are of ranges up to `end`."""
     return not versions_of(end).unordered((one["log"], one["place"]), (other["log"], other["place"]))
 
 
@@ -242,7 +242,7 @@ class ForeignVersions:
         return ""
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:
-        """Tell whether the rows are of two logs, and the offset does not say how these follow one another."""
+        """Return whether the rows are of two logs, and the offset does not say how these follow one another."""
         return self._numbers is None and one[0] != other[0]
 
 

@@ -59,7 +59,7 @@ class ColumnValues:
 
 
 class ImageCheck(Protocol):
-    """Tells which values of a column violate; the same as the check's Column in the other lane."""
+    """Returns which values of a column violate; the same as the check's Column in the other lane."""
 
     @property
     def ops(self) -> tuple[str, ...]:

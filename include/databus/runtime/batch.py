@@ -216,7 +216,7 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
             slots = batch.plan.sinks[name].slots
             with naming(name):
                 receipts += session.slots.run_empty(sink.writer(batch.plan), batch.source, slots)
-    return _EngineResult({}, tuple(receipts), whole, ())
+    return _EngineResult(counts.with_chunks({}, batch.source), tuple(receipts), whole, ())
 
 
 def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pyspark Column, imported lazily

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VIOLATIONS = "violations"
 STATE = "state"
 PARTITION_DDL = "partition_ddl"
-"""Kind of the result that tells of statements on partitions, whose rows are not in the log."""
+"""Kind of the result for statements on partitions, whose rows are not in the log."""
 NO_EVENT = "rows changed that no row event tells: "
 """Beginning of the text of such a result; the statements and their places follow."""
 _SHOWN = 3
@@ -65,7 +65,7 @@ def evaluate_batch_checks(flow: Flow, planned: SourcePlan, now: Any) -> tuple[Ch
 
 
 def _unlogged(planned: SourcePlan) -> Iterator[CheckResult]:
-    """Yield what tells a run of statements that changed a table's rows without row events."""
+    """Yield results for statements that changed a table's rows without row events."""
     for table in dict.fromkeys(table for change in planned.unlogged for table in change.tables):
         changes = [str(change) for change in planned.unlogged if table in change.tables]
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""

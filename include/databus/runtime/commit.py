@@ -68,7 +68,7 @@ def commit(
 
 
 def _written(receipts: Sequence[WriteReceipt]) -> dict[str, set[str]]:
-    """Return sink → outputs that its slots tell of."""
+    """Return sink → outputs that its slots report."""
     written: dict[str, set[str]] = {}
     for receipt in receipts:
         written.setdefault(receipt.sink, set()).update(receipt.outputs)

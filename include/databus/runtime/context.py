@@ -62,7 +62,7 @@ class FlowSession:
         settings: the installation's settings.
         store: checkpoint store, shared and not closed here.
         recorder: stores reports.
-        clock: tells the time.
+        clock: gives the time.
         spark: Spark session, classic or Connect; not stopped here.
         identity: who runs.
         source: open source.
@@ -72,13 +72,13 @@ class FlowSession:
         reopen_source: opens the source once more, with a name under which it stages what is nobody else's.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         passed: in a view of a sink that is behind, what the flow has held back of what it moves; else None.
-        register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
+        register: what distinguishes holders while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
-        consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
+        consents: whether rows of a backfill may come once more where nothing shows any more whether they came.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         slot_runner: runs the writers of batches; None where every batch is a Spark job of its own.
-        keys: tells of primary keys that change; shared by all views.
-        column_lineage: tells what the outputs are made of; shared by all views.
+        keys: reports primary keys that change; shared by all views.
+        column_lineage: what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
         hidden: remembers which columns transforms hid; None where nobody asks.
         snapshots: the flow's snapshot; None where its source has none.
@@ -130,7 +130,7 @@ class FlowSession:
         return self.flow.spec_hash(self.identity.code_version)
 
     def takes_up(self, plan: Plan) -> bool:
-        """Tell whether a plan in flight may be finished by the flow and the code as they are."""
+        """Return whether a plan in flight may be finished by the flow and the code as they are."""
         return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.code_version)
 
     def sink_spec(self, name: str) -> SinkSpec:
@@ -178,7 +178,7 @@ class Services:
         store: checkpoint store.
         server_ids: leases replication server ids.
         recorder: stores reports.
-        clock: tells the time.
+        clock: gives the time.
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
         backfills: keeps backfills and their boundaries; None where nothing is backfilled.
         accepted: remembers what flows were found to have of their tables; None where these are not compared.

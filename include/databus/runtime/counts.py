@@ -116,9 +116,25 @@ def reconcile(
     for row in rejected.values():
         name = row.table if row.table in final else STATEMENTS
         final[name] = final[name].plus(TableCounts(quarantined=1, dispatched=-1))
+    final = with_chunks(final, planned)
     for table, count in final.items():
         if not count.reconciled:
             raise ReconciliationError(f"flow {flow.name} {planned.range}: counts of {table} do not add up: {count}")
+    return final
+
+
+def with_chunks(counts: Mapping[str, TableCounts], planned: SourcePlan) -> dict[str, TableCounts]:
+    """Return counts with what is known of a snapshot's chunks: rows left out of them, and how many rows they brought.
+
+    Args:
+        counts: by table, of the rows that were moved, those of the chunks among them.
+        planned: the source's plan.
+    """
+    final = dict(counts)
+    for file in planned.chunks:
+        brought = TableCounts(file.superseded, superseded=file.superseded, snapshot=file.rows + file.superseded)
+        if brought.snapshot:
+            final[file.table] = final.get(file.table, TableCounts()).plus(brought)
     return final
 
 

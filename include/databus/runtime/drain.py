@@ -28,7 +28,7 @@ class Drain:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep up to `seconds`, less when a stop is asked for; tell whether it was."""
+        """Sleep up to `seconds`, less when a stop is asked for; return whether it was."""
         return self._event.wait(seconds)
 
 

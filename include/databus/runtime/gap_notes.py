@@ -28,7 +28,7 @@ def note_purged(
         said: run id, address of the run's page, and time.
 
     Returns:
-        The gap; None when the range cannot be told or the store failed.
+        The gap; None when the range cannot be determined or the store failed.
     """
     if error.missing is None:
         return None

@@ -71,7 +71,7 @@ def next_plan(
 
     Raises:
         PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
-        MarkerDivergedError: of a backfill, nothing tells any more whether the sinks hold the unfinished batch, and the
+        MarkerDivergedError: of a backfill, nothing shows any more whether the sinks hold the unfinished batch, and the
             user did not consent.
         OffsetPurgedError: the log has lost what was to be read, and a person decides.
     """
@@ -192,7 +192,7 @@ def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:
 def _make_unplanned(session: FlowSession, pending: Plan, source: SourcePlan, checkpoint: Checkpoint) -> None:
     """Make outputs of statements that a plan lacks since an older databus wrote it, and pinned those of rows alone.
 
-    An older databus told no sink of columns that move either.
+    An older databus notified no sink of columns that move either.
     """
     for name, sink in session.sinks.items():
         with naming(name):
@@ -255,7 +255,7 @@ def _new_plan(
 
 
 def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) -> str:
-    """Tell whether rows are moved again: in a backfill, and before the place from which the flow was set back."""
+    """Return whether rows are moved again: in a backfill, and before the place from which the flow was set back."""
     start, until = proposed.range.start, checkpoint.replay_until
     if session.replays:
         return "replay"

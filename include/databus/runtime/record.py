@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from databus.core.batches.counts import TableCounts
 from databus.core.batches.refusals import refusals
 from databus.core.batches.report import BatchReport
 from databus.core.errors.batch import RecordingError
@@ -24,23 +25,21 @@ def record(recorder: Recorder, *reports: BatchReport) -> None:
 
 def log_batch(report: BatchReport) -> None:
     """Write the line an operator reads: what moved, from where to where, how long it took."""
-    states = {"filtered": 0, "quarantined": 0, "dispatched": 0}
-    for counts in report.tables.values():
-        states["filtered"] += counts.filtered
-        states["quarantined"] += counts.quarantined
-        states["dispatched"] += counts.dispatched
+    total = TableCounts.total(report.tables.values())
+    superseded = f", {total.superseded} superseded" if total.superseded else ""
     spent = sum(report.durations_ms.values())
     log.info(
-        "flow %s: batch %d epoch %d %s: %d rows (%d dispatched, %d filtered, %d quarantined), %d bytes in %.0f ms"
+        "flow %s: batch %d epoch %d %s: %d rows (%d dispatched, %d filtered, %d quarantined%s), %d bytes in %.0f ms"
         " (%.0f rows/s); stages in ms: %s%s",
         report.plan.flow,
         report.plan.batch,
         report.epoch,
         report.plan.range,
         report.rows,
-        states["dispatched"],
-        states["filtered"],
-        states["quarantined"],
+        total.dispatched,
+        total.filtered,
+        total.quarantined,
+        superseded,
         report.bytes,
         spent,
         report.rows / spent * 1000 if spent else 0,

@@ -102,7 +102,7 @@ def prepare(
 
 
 def follow_columns(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> None:
-    """Tell a sink that follows them of columns whose names go to others, of each table that it takes.
+    """Notify a sink that follows them of columns whose names go to others, of each table that it takes.
 
     Raises:
         SinkError: the sink cannot be asked.
@@ -114,5 +114,5 @@ def follow_columns(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> 
 
 
 def takes(sink: SinkSpec, route: str) -> bool:
-    """Tell whether a sink takes a route."""
+    """Return whether a sink takes a route."""
     return any(fnmatchcase(route, pattern) for pattern in sink.routes)

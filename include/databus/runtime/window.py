@@ -194,7 +194,7 @@ class _Window:
             self._head = source.latest_offset()
 
     def _only_others_go_on(self, report: BatchReport) -> bool:
-        """Tell whether the window passed the head that it began with, and this batch has nothing of the flow's own."""
+        """Return whether the window passed the head that it began with, and this batch has no rows of the flow."""
         if self._head is None or any(counts.read for counts in report.tables.values()):
             return False
         if report.plan.chunks is not None and report.plan.chunks.snapshot.under_way:

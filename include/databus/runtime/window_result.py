@@ -23,11 +23,13 @@ class WindowResult:
     Attributes:
         flow: flow name.
         batches: number of committed batches.
-        rows: rows read; always filtered + quarantined + dispatched, as `TableCounts` tells them.
+        rows: rows read; always filtered + quarantined + dispatched + superseded, as `TableCounts` counts them.
         bytes: log bytes read.
         filtered: rows that a filter left out, or that no sink takes.
         quarantined: rows held back by a check or refused by at least one sink, each counted once.
         dispatched: rows that every sink confirmed that takes them, but for sinks behind.
+        superseded: rows that a snapshot read, and the log of the same batch had newer.
+        snapshot: rows read that a snapshot brought.
         checkpoint: where it stands now.
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
@@ -54,6 +56,8 @@ class WindowResult:
     filtered: int = 0
     quarantined: int = 0
     dispatched: int = 0
+    superseded: int = 0
+    snapshot: int = 0
     drained: bool = False
     paused: str = ""
     tables: dict[str, int] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class WindowResult:
     @property
     def counts(self) -> TableCounts:
         """Rows over all tables by where they ended."""
-        return TableCounts(self.rows, self.filtered, self.quarantined, self.dispatched)
+        return TableCounts(self.rows, self.filtered, self.quarantined, self.dispatched, self.superseded, self.snapshot)
 
     @property
     def eta_s(self) -> float | None:
@@ -93,6 +97,7 @@ class WindowResult:
             "filtered": self.filtered,
             "quarantined": self.quarantined,
             "dispatched": self.dispatched,
+            **{name: rows for name, rows in self.counts.figures.items() if name in ("superseded", "snapshot")},
             "bytes": self.bytes,
             "tables": dict(self.tables),
             "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
@@ -124,6 +129,8 @@ class WindowResult:
             self.filtered += counts.filtered
             self.quarantined += counts.quarantined
             self.dispatched += counts.dispatched
+            self.superseded += counts.superseded
+            self.snapshot += counts.snapshot
         for result in report.checks:
             if result.kind == PARTITION_DDL:
                 self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))

@@ -303,7 +303,7 @@ class Sandbox:
     def _together(
         servers: Sequence[Server], work: Callable[[Server], None], cancelled: threading.Event | None = None
     ) -> None:
-        """Do `work` for all servers at once; one failure does not stop the others, all failures are told."""
+        """Do `work` for all servers at once; one failure does not stop the others, all failures are raised."""
         if not servers:
             return
         with ThreadPoolExecutor(max_workers=len(servers), thread_name_prefix="sandbox") as pool:

@@ -40,7 +40,7 @@ class StoredProcess(_StoredModel):
 
     @property
     def identity(self) -> ProcessIdentity:
-        """Process identity, which tells it from a later process with the same pid."""
+        """Process identity, which distinguishes it from a later process with the same pid."""
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
@@ -48,7 +48,7 @@ class StoredServer(_StoredModel):
     """Stored server.
 
     Attributes:
-        wanted: what it was last told to be.
+        wanted: the state that was last asked for.
         host: address that it listens on.
         ports: purpose → TCP port, kept over a stop so that addresses stay.
         processes: those of the last start.

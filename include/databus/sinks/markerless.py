@@ -104,7 +104,7 @@ class UnmarkedEncoder:
 
 @dataclass(frozen=True)
 class UnmarkedWriter:
-    """Counts rows and sends them home; at least once, a batch written again is told by its number.
+    """Counts rows and sends them home; at least once, a batch written again is known by its number.
 
     Attributes:
         sink: sink name.

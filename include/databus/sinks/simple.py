@@ -61,13 +61,13 @@ class SimpleSink(SinkSpec):
         """Return the marker that a writer last committed with its rows, None where there is none.
 
         Args:
-            writer: "installation/flow/sink", which tells writers of one server apart.
+            writer: "installation/flow/sink", which distinguishes writers of one server.
         """
         raise NotImplementedError
 
     @classmethod
     def keeps_markers(cls) -> bool:
-        """Tell whether the class can be exactly once: it overrides `last_marker`."""
+        """Return whether the class can be exactly once: it overrides `last_marker`."""
         return cls.last_marker is not SimpleSink.last_marker
 
     @property

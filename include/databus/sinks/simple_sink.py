@@ -69,7 +69,7 @@ class SimpleMarker:
         return json.dumps({"batch": self.batch, "plan": self.plan, "end": self.end, "closed": self.closed})
 
     def is_of(self, plan: Plan) -> bool:
-        """Tell whether it is the marker of a plan."""
+        """Return whether it is the marker of a plan."""
         return (self.batch, self.plan) == (plan.batch, plan.hash)
 
 
@@ -200,7 +200,7 @@ class OpenSimpleSink:
         return (mark, *(None,) * (slots - 1))
 
     def register(self) -> ClaimRegister:
-        """Refuse: two holders cannot be told apart by one marker.
+        """Refuse: two holders cannot be distinguished by one marker.
 
         Raises:
             ConfigError: always.
@@ -229,7 +229,7 @@ class OpenSimpleSink:
         return SinkPlan()
 
     def wrote_any_of(self, plan: Plan) -> bool:
-        """Tell whether the marker is the plan's; False without markers."""
+        """Return whether the marker is the plan's; False without markers."""
         return self.marked and bool(self._fence(plan).held())
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:

@@ -156,7 +156,7 @@ class SimpleSource(SourceSpec):
     def log_name(self) -> str:
         """Return the name of its log. Rows carry it, and event ids are made of it: it may never change.
 
-        The default is made of kind, connection and first table. Override it where these do not tell two logs apart.
+        The default is made of kind, connection and first table. Override it where these do not distinguish two logs.
         """
         return "/".join(filter(None, (self.kind, self.conn_id, self.tables_read()[0].name)))
 

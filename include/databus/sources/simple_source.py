@@ -116,7 +116,7 @@ class OpenSimpleSource:
         return self._spec.head()
 
     def offset_at(self, when: datetime) -> Offset:
-        """Return the offset of a time, where the source's class tells it."""
+        """Return the offset of a time, where the source's class gives it."""
         return self._spec.offset_at(when)
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
@@ -145,7 +145,7 @@ class OpenSimpleSource:
         """Release nothing: no range is staged."""
 
     def lag(self, committed: Offset) -> Lag:
-        """Measure the age of the first change behind a place; bytes are not told, but 0 at the head."""
+        """Measure the age of the first change behind a place; bytes are not known, but 0 at the head."""
         head, now = self._spec.head(), datetime.now(UTC)
         if head.compare(committed) is not Ordering.AFTER:
             return Lag(0, 0.0, str(head), now)

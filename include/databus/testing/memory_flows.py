@@ -61,7 +61,7 @@ class MemoryLease:
         self._claim = claim
 
     def held(self) -> bool:
-        """Tell whether the lease is still ours."""
+        """Return whether the lease is still ours."""
         with self._server.changed:
             holder = self._server.flow(self.flow).holder
             return holder is not None and holder[0] == self._claim
@@ -72,7 +72,7 @@ class MemoryLease:
             transitions.check_epoch(self.flow, self.epoch, self._server.flow(self.flow).epoch)
 
     def successor_waiting(self) -> bool:
-        """Tell whether another waits for it."""
+        """Return whether another waits for it."""
         with self._server.changed:
             return bool(self._server.flow(self.flow).waiting)
 

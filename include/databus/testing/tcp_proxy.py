@@ -53,7 +53,7 @@ class TcpProxy(LocalProxy):
         super().close()
 
     def loops(self, link: ProxiedConnection) -> tuple[Loop, Loop]:
-        """Return the two directions, each with what is told to befall it."""
+        """Return the two directions, each with what is to befall it."""
         if self._broker and not self._rewrites:
             self.rewrite({self._broker: self.port})
         asked = self.reader()
@@ -63,7 +63,7 @@ class TcpProxy(LocalProxy):
         )
 
     def reader(self) -> Callable[[bytes], None] | None:
-        """Return what is told all that one client sends, piece by piece; None for nobody."""
+        """Return what gets all that one client sends, piece by piece; None for nobody."""
         return None
 
     def _pump(self, source: socket.socket, sink: socket.socket, way: str, told: Callable[[bytes], None] | None) -> None:

@@ -1,6 +1,6 @@
 """A TCP proxy in front of ZooKeeper that cuts or delays a chosen request, leaves a greeting unanswered, or goes away.
 
-It understands just enough of the protocol to tell requests apart: each frame is a length and a body, in both
+It understands just enough of the protocol to distinguish requests: each frame is a length and a body, in both
 directions; a request's body begins with xid and opcode, an answer's with the xid (zookeeper.jute: RequestHeader,
 ReplyHeader).
 """
@@ -90,7 +90,7 @@ class ZooKeeperProxy(LocalProxy):
             return len(self._faults) + self._unanswered
 
     def takes_greeting(self) -> bool:
-        """Tell whether a new connection's greeting is passed on; counts it."""
+        """Return whether a new connection's greeting is passed on; counts it."""
         with self._lock:
             if not self._unanswered:
                 return True

@@ -34,7 +34,7 @@ class TableTransform(TransformSpec):
         """Return the changed rows.
 
         Raises:
-            TransformError: the rows of this batch cannot be changed as told.
+            TransformError: the rows of this batch cannot be changed as configured.
         """
         if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")

@@ -132,7 +132,7 @@ def test_alerts_of_the_other_flows_are_listed_beside_one_that_cannot_be_looked_a
     assert "one, two: no connection 'zookeeper_default': " in done.stderr
     assert "way: " in done.stderr
     assert "127.0.0.1:1" in done.stderr
-    assert "no alerts that can be told" in done.stderr
+    assert "no alerts that can be read" in done.stderr
     (tmp_path / "way.py").unlink()
     assert CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)]).exit_code == 2
 

@@ -20,7 +20,7 @@ from databus.core.stored_form import canonical_json
 
 instants = st.datetimes(timezones=st.just(UTC))
 names = st.text(min_size=1, max_size=8)
-counts = st.builds(TableCounts, *[st.integers(0, 99)] * 4)
+counts = st.builds(TableCounts, *[st.integers(0, 99)] * 6)
 sink_plans = st.builds(
     SinkPlan,
     slots=st.integers(1, 4),
@@ -147,6 +147,7 @@ def test_counts_add_up(left: TableCounts, right: TableCounts) -> None:
         left.quarantined + right.quarantined,
         left.dispatched + right.dispatched,
     )
+    assert (both.superseded, both.snapshot) == (left.superseded + right.superseded, left.snapshot + right.snapshot)
     assert TableCounts.from_json(left.to_json()) == left
 
 

@@ -16,9 +16,10 @@ import pytest
 import databus
 import databus.airflow
 import databus.binlog
+import databus.extend
 from databus.registry import GROUPS, PARTS, load_public
 
-PACKAGES = (databus, databus.airflow, databus.binlog)
+PACKAGES = (databus, databus.airflow, databus.binlog, databus.extend)
 _HEAVY = "{'pyspark', 'airflow', 'numba', 'pyarrow', 'kazoo', 'confluent_kafka', 'sqlalchemy'}"
 _ENTRY = re.compile(r"^    \*{0,2}(?P<name>\w+): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
 _NAMED_OPTIONS = [name for name in databus.__all__ if name != "__version__"]

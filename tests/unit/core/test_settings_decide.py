@@ -34,7 +34,7 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
         {"start": "earliest", "headroom": timedelta(minutes=1), "on_missing_table": "wait", "on_partition_ddl": "fail"},
         {"conn_id": "x", "tables": ("x.*",), "exclude_tables": ("shop.a",), "decoder": "library", "flavor": "mariadb",
          "row_filters": (HashPartition(tables=("shop.*",), columns=("id",), partitions=2, keep=(0,)),),
-         "claim_over_bytes": 2048},
+         "large_values_over_bytes": 2048},
     ),
     (
         KafkaTopics(conn_id="k", topics=("t",)),
@@ -58,7 +58,7 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
          "heartbeat": timedelta(seconds=5)},
         {**{name: value for name, value in KAFKA_WHAT.items() if name not in NO_PART_OF_A_MIRROR},
          "source_conn_id": "x", "prefix": "x.", "renames": {"a": "b"}, "suffix": ".x",
-         "origin": "x", "topics": ("x",), "exclude_topics": ("x",), "too_large": "claim"},
+         "origin": "x", "topics": ("x",), "exclude_topics": ("x",), "too_large": "large_value"},
     ),
     (
         Elasticsearch(conn_id="e"),

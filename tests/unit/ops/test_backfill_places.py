@@ -27,7 +27,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     def located(place: Offset) -> Offset:
         if isinstance(place, BinlogOffset) and place.server == STANDING.server:
             return place
-        raise OffsetPurgedError(f"{place}: the log that would tell was deleted")
+        raise OffsetPurgedError(f"{place}: the log that would show it was deleted")
 
     monkeypatch.setattr(backfill_places, "locating", lambda _source, _standing: located)
     monkeypatch.setattr(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,14 @@ def test_what_was_skipped_is_told_and_what_was_moved_is_compared(monkeypatch: py
     found = evidence(monkeypatch, {1}, set(), span(0), span(1, SpanState.GAP, "skip"), span(2))
     assert found.problems == ()
     assert found.looked_at == ("batches 1, 3 read again: 2 equal", "(1, 2] was passed over, not moved: skip")
+
+
+def test_rows_of_a_snapshot_are_not_looked_for_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = replace(span(0), tables={"shop.t": TableCounts(8, 0, 0, 6, 2, 7)})
+    assert evidence(monkeypatch, set(), set(), brought).problems == ()
+    short = replace(span(0), tables={"shop.t": TableCounts(8, 0, 0, 6, 2, 6)})
+    (problem,) = evidence(monkeypatch, set(), set(), short).problems
+    assert "the log holds 1 rows, the ledger counts 2" in problem
 
 
 def test_of_many_gaps_the_newest_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.rows.raw_records import ORIGIN, RawRecords
-from databus.runtime.direct.raw_records import RelayTask, gathered_shares, task_type
+from databus.runtime.direct.raw_records import RawRecordTask, gathered_shares, task_type
 from databus.runtime.direct.row_counts import RowCounter, Taker
 from databus.sinks.kafka_mirror.sink import MirrorEncoder
 from databus.sources.kafka import fetch as kafka_fetch
@@ -120,7 +120,7 @@ def test_records_are_handed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> N
         message(4, key=b"", value=b"\x00\xff", headers=HEADERS),
         message(6, value=b"", timestamp=(2, 77)),
     ]
-    ((records, left_out),) = split(monkeypatch, {0: given}).relay(lambda _: True)
+    ((records, left_out),) = split(monkeypatch, {0: given}).read_raw(lambda _: True)
     assert left_out == 0
     assert (list(records.keys), list(records.values)) == ([None, b"", b"k"], [None, b"\x00\xff", b""])
     assert (list(records.headers), list(records.stamps)) == ([None, HEADERS, None], [-1, 5, 77])
@@ -130,7 +130,7 @@ def test_records_are_handed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_came_from_the_target_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     mark = [(ORIGIN, b"west")]
     given = [message(0), message(1, headers=[*HEADERS, *mark]), message(2, headers=HEADERS)]
-    ((records, left_out),) = split(monkeypatch, {0: given}, "west").relay(lambda _: True)
+    ((records, left_out),) = split(monkeypatch, {0: given}, "west").read_raw(lambda _: True)
     assert (left_out, records.offsets.tolist(), list(records.headers)) == (1, [0, 2], [None, HEADERS])
 
 
@@ -146,7 +146,7 @@ def test_slices_and_filters_keep_records_whole() -> None:
     assert (kept.num_rows, kept.offsets.tolist(), list(kept.keys)) == (4, [0, 2, 4, 6], [b"0", b"2", b"4", b"6"])
 
 
-def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> RelayTask:
+def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> RawRecordTask:
     records = {p: [message(o, p) for o in range(p + 1)] for p in range(5)}
     pieces = (split(monkeypatch, records),)
     flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t", policy="prefix")
@@ -158,7 +158,7 @@ def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> Rela
     made = task_type(pieces, encoder)(
         flow, planned, pieces, {}, marks, (Taker(("*",), frozenset("c")),), 0, False, encoder, Consuming()
     )
-    assert isinstance(made, RelayTask)
+    assert isinstance(made, RawRecordTask)
     return made
 
 
@@ -195,7 +195,7 @@ def test_routes_decide_what_is_dispatched() -> None:
     flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t")
     for routes, dispatched in ((("*",), 3), (("other.*",), 0)):
         counter = RowCounter(flow, planned, (Taker(routes, frozenset("c")),), 0)
-        assert counter.relayed(SCHEMA, 3, 2) is bool(dispatched)
+        assert counter.count_raw(SCHEMA, 3, 2) is bool(dispatched)
         assert counter.observed.read["0_dispatched"] == dispatched
         assert counter.observed.read["0_filtered"] == 5 - dispatched
         assert dict(counter.observed.mine) == ({SCHEMA.full_name: 3} if dispatched else {})

@@ -126,9 +126,9 @@ def test_a_plan_in_flight_is_finished_under_other_settings_that_stop_a_flow_and_
         for made in (now.spec_hash("1"), *former):
             assert now.takes_up(made, "1")
             assert not now.takes_up(made, "2")
-    assert not any(under(claim_over_bytes=2048).takes_up(made, "1") for made in former)
-    assert not under(claim_over_bytes=2048).takes_up(flow.spec_hash("1"), "1")
-    assert not under(claim_over_bytes=2048).takes_up(under(on_missing_table="wait").spec_hash("1"), "1")
+    assert not any(under(large_values_over_bytes=2048).takes_up(made, "1") for made in former)
+    assert not under(large_values_over_bytes=2048).takes_up(flow.spec_hash("1"), "1")
+    assert not under(large_values_over_bytes=2048).takes_up(under(on_missing_table="wait").spec_hash("1"), "1")
 
 
 def test_a_backfill_stops_before_no_statement_on_partitions() -> None:

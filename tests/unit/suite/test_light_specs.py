@@ -36,6 +36,9 @@ def loaded_by(module: str) -> set[str]:
             ("databus.sinks.kafka_mirror.sink", "databus.sinks.kafka_mirror.topic_sync"),
         ),
         ("databus.sinks.elasticsearch.spec", ("databus.sinks.elasticsearch.sink",)),
+        ("databus.extend", ("databus.sinks.simple", "databus.sources.simple")),
+        ("databus.sinks.simple", ("databus.sinks.simple_sink",)),
+        ("databus.sources.simple", ()),
     ],
 )
 def test_a_spec_loads_neither_clients_nor_its_own_source_or_sink(module: str, own: tuple[str, ...]) -> None:

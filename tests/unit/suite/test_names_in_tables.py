@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from databus import extend
 from databus.airflow import preload
 from databus.cli.main import Commands
 from databus.core.positions.offset_kinds import KINDS
@@ -45,6 +46,7 @@ def _tables() -> dict[str, tuple[str, ...]]:
     return {
         "registry": (*named, *PARTS.values()),
         "core/positions/offset_kinds.py": tuple(KINDS.values()),
+        "extend.py": tuple(f"{module}:{name}" for module, names in extend._PLACES.items() for name in names),
         "cli/main.py": tuple(Commands.places.values()),
         "airflow/preload.py": (*preload._MODULES, *preload._OF_TASKS),
         "runtime/live/worker.py": tuple(worker._NEEDED),

@@ -16,7 +16,7 @@ from databus.observe.alerts.rules import Observation
 
 
 class BackfillNotifier(AlertNotifier):
-    """Tells the flow's channels that a backfill failed, or with `kind=None` that it is done after all.
+    """Notifies the flow's channels that a backfill failed, or with `kind=None` that it is done after all.
 
     The alert's subject is the range and what was to be done with it, not the task: a range that was moved says nothing
     of another that was not. Whichever run moves it, the same run cleared or a new one, ends the alert.
@@ -32,7 +32,7 @@ class BackfillNotifier(AlertNotifier):
 
 
 class ScheduledLookNotifier(BackfillNotifier):
-    """Tells that scheduled runs can look again at what is missing; other runs that were skipped say nothing."""
+    """Notes that scheduled runs can look again at what is missing; other runs that were skipped say nothing."""
 
     def events(self, context: Any) -> list[Observation]:
         """Return that the failure of scheduled runs is over, if the context's run is one."""

@@ -266,7 +266,7 @@ def _documentation(flow: Flow) -> str:
         "  * reprocess **All Runs** (`--reprocess-behavior completed`): else Airflow leaves out each interval that has "
         "a run already, as a scheduled one; nothing is moved twice\n"
         "  * in the UI the fields count only if *Override parameters on existing runs* is ticked: else new runs move "
-        "what is `missing`, and existing ones do again what they were told before\n"
+        "what is `missing`, and existing ones do again what they did before\n"
         "* a triggered run moves from `from` to `to`: times, GTID sets, binlog places or offsets\n"
         "* a scheduled run moves nothing; it says whether anything is missing\n\n"
         f"`databus backfill {flow.name} --status` shows, by the ledger, what is done."

@@ -22,7 +22,7 @@ class BackfillParams:
         run_type: "manual", "backfill" or "scheduled".
         mode: "missing" or "replay".
         suffix: put behind the names of a replay's outputs; "" for the live ones.
-        name: tells replays of one range apart.
+        name: distinguishes replays of one range.
     """
 
     start: str

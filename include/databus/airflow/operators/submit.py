@@ -30,7 +30,7 @@ SPARK_CONF = {
     "spark.log.level": "WARN",
 }
 """Settings the path relies on: a second copy of a writer task would only be fenced, and times are UTC. Spark's own
-INFO lines would bury those that tell an operator what moved."""
+INFO lines would bury those that say what moved."""
 
 
 class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):

@@ -56,7 +56,7 @@ def run_of(context: Any) -> tuple[str, str]:
 def run_is_over(context: Any) -> bool:
     """Return whether a context's run has ended.
 
-    Airflow keeps the deadlines of runs that fail, and tells of them when their time comes: such a run is not late.
+    Airflow keeps the deadlines of runs that fail, and reports them when their time comes: such a run is not late.
     """
     state = _field(context.get("dag_run"), "state")
     return str(getattr(state, "value", state)) in {"success", "failed"}

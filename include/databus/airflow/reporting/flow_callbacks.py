@@ -12,7 +12,7 @@ from databus.observe.alerts.rules import rules_of
 def callbacks(flow: Flow, options: dict[str, Any], *, together: bool = False) -> dict[str, dict[str, Any]]:
     """Add to a DAG what the flow's alerts need; callbacks that the author set are kept.
 
-    A task that has failed for good is told at once. Rules are judged after each preflight and audit.
+    A task that has failed for good is notified at once. Rules are judged after each preflight and audit.
 
     Args:
         flow: the flow; one without channels adds nothing.

@@ -28,7 +28,7 @@ COMPLETE, FAIL = "COMPLETE", "FAIL"
 
 @contextmanager
 def window_lineage(flow: Flow, context: Any) -> Iterator[None]:
-    """Tell OpenLineage of a window over all attempts of its task: one START, one end.
+    """Send OpenLineage events of a window over all attempts of its task: one START, one end.
 
     An attempt that Airflow will repeat ends nothing. One that is killed cannot; see `end_failed` and `close_left_open`.
     """
@@ -73,7 +73,7 @@ def close_left_open(flow: Flow, context: Any) -> None:
             # Of an api-server that is away or fails, Airflow's supervisor says so by the same error (handle_requests).
             if (error.error.detail or {}).get("status_code") == HTTPStatus.NOT_FOUND:
                 return ""  # the run was deleted
-            log.warning("flow %s: Airflow does not tell the state of run %s: %s", flow.name, run_id, error)
+            log.warning("flow %s: Airflow does not report the state of run %s: %s", flow.name, run_id, error)
             return "running"
         return str(getattr(state, "value", state))  # an enum whose str() is not its value
 
@@ -85,7 +85,7 @@ def _teller(flow: Flow) -> LineageTeller | None:
     try:
         return _configured(flow)
     except Exception:  # the configuration is the user's; what it lacks must not fail a window
-        log.warning("flow %s: lineage is not told: OpenLineage cannot be set up", flow.name, exc_info=True)
+        log.warning("flow %s: lineage is not sent: OpenLineage cannot be set up", flow.name, exc_info=True)
         return None
 
 
@@ -141,7 +141,7 @@ def _operator_lineage(lineage: Any) -> Any:
 
 @contextmanager
 def backfill_lineage(flow: Flow, context: Any) -> Iterator[None]:
-    """Tell of a run that moves rows, under the name of its DAG; a scheduled one moves none, and is not told of."""
+    """Send lineage of a run that moves rows, under the name of its DAG; a scheduled one moves none, and has none."""
     asked = asked_of(context)
     if asked.scheduled:
         yield

@@ -41,7 +41,7 @@ def earlier_run(instance: Any, queued_since: datetime | None = None) -> EarlierR
         queued_since: what the last look returned.
 
     Raises:
-        AirflowRuntimeError: Airflow does not tell.
+        AirflowRuntimeError: Airflow does not report.
     """
     # In this order: a run that begins between the two questions is seen by the second.
     queued = instance.get_previous_dagrun(state="queued")

@@ -1,4 +1,4 @@
-"""States of a flow's runs, as Airflow tells tasks, callbacks and triggers: which are over, which wait for a slot."""
+"""States of a flow's runs, as Airflow reports them to tasks and triggers: which are over, which wait for a slot."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _FINAL = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"
 def ended(dag_id: str, run_ids: Collection[str]) -> set[str]:
     """Return which of these runs of a DAG are over: none of their tasks will do anything.
 
-    One of which Airflow does not tell is not: who asks next may learn it, and it may be another DAG's. The DAG
-    processor runs the callbacks of killed tasks: it is told the states of tasks; asked for a run, it waits for ever.
+    One of which Airflow does not report is not: who asks next may learn it, and it may be another DAG's. The DAG
+    processor runs the callbacks of killed tasks: it gets the states of tasks; asked for a run, it waits for ever.
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
         states: dict[str, Any] = RuntimeTaskInstance.get_task_states(dag_id=dag_id, run_ids=sorted(run_ids))
     except Exception as error:  # noqa: BLE001 - whatever Airflow's supervisor answers with
-        log.warning("flow %s: Airflow does not tell which runs are over: %s", dag_id, error)
+        log.warning("flow %s: Airflow does not report which runs are over: %s", dag_id, error)
         return set()
     return {run_id for run_id in run_ids if (of_run := states.get(run_id)) and _FINAL.issuperset(of_run.values())}
 
 
 async def run_waits(dag_id: str) -> bool:
-    """Tell whether a run of a flow's DAG has a task before it that will move rows once there is a slot.
+    """Return whether a run of a flow's DAG has a task before it that will move rows once there is a slot.
 
-    False where Airflow does not tell: a run too many moves nothing, a run too few leaves rows where they are.
+    False where Airflow does not report: a run too many moves nothing, a run too few leaves rows where they are.
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -48,6 +48,6 @@ async def run_waits(dag_id: str) -> bool:
             dag_id=dag_id, task_ids=_BEFORE_ROWS, states=_WAITING
         )
     except Exception as error:  # noqa: BLE001 - whatever Airflow's supervisor answers with
-        log.warning("flow %s: Airflow does not tell whether a run waits: %s", dag_id, error)
+        log.warning("flow %s: Airflow does not report whether a run waits: %s", dag_id, error)
         return False
     return count > 0

@@ -70,7 +70,7 @@ def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[s
 
 
 class OurTurns:
-    """Turns of flows that Airflow runs, and what the records tell of them.
+    """Turns of flows that Airflow runs, and what the records show of them.
 
     Args:
         sandbox: the servers.
@@ -110,7 +110,7 @@ class OurTurns:
         return turn
 
     def told(self) -> BatchSpan:
-        """Return what the records tell of all turns."""
+        """Return what the records show of all turns."""
         return told(records_url(self._sandbox.home), self._names, self._spans)
 
     def result(

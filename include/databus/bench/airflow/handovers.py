@@ -55,7 +55,7 @@ class BatchSpan:
 
 
 def told(records_url: str, flows: Sequence[str], spans: Sequence[tuple[float, float]]) -> BatchSpan:
-    """Return what the records tell of flows in spans of time (seconds since the epoch)."""
+    """Return what the records show of flows in spans of time (seconds since the epoch)."""
     b = t.batches.c
     wanted = sa.select(b.flow, b.committed_at, b.rows, b.durations_ms, t.runs.c.run_id).join(
         t.runs, b.run == t.runs.c.id

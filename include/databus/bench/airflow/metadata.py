@@ -30,7 +30,7 @@ from databus.core.errors.batch import ReconciliationError
 from databus.sandbox.connections import postgres_url
 
 CLEANED = "dag_run,task_instance,task_instance_history,xcom,job,log,asset_event"
-"""As docs/retention.md tells an operator."""
+"""As docs/retention.md says."""
 TASKS = ("preflight", "transfer", "audit")
 PHASES = ("new", "full", "kept")
 BARS = tuple(

@@ -2,7 +2,7 @@
 
 Arguments: the seconds, counted from the first loop on, and the tasks to hand out at least. The metric is
 `scheduler.scheduler_loop_duration`; its backend stands here in the place of the StatsD client, so that every loop is
-told, and none is lost on the way.
+reported, and none is lost on the way.
 """
 
 from __future__ import annotations

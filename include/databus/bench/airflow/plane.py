@@ -63,7 +63,7 @@ def run(options: PlaneOptions, say: Callable[[str], None], plugins: Path, ports_
 
     Args:
         options: sizes.
-        say: told what is being done.
+        say: called with what is being done.
         plugins: folder of further Airflow plugins; Databus's own registers by its entry point.
         ports_from: free ports are taken from this number on.
 

@@ -108,7 +108,7 @@ def measure(sandbox: Sandbox, engine: Any, options: MirrorLinkOptions, say: Call
         sandbox: ZooKeeper and the two clusters.
         engine: the Spark session in which records are moved.
         options: sizes.
-        say: is told what goes on.
+        say: called with the progress.
 
     Raises:
         SandboxError: the mirror failed for good, or does not catch up within an hour.

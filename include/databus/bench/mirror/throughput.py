@@ -69,7 +69,7 @@ def measure(
         sandbox: ZooKeeper and the two clusters, and what `timed` needs.
         timed: runs a flow until it has caught up and returns a dataclass of facts with `cpu_seconds`.
         options: sizes and parts.
-        say: is told what goes on.
+        say: called with the progress.
     """
     servers = sandbox.address("kafka")
     say(f"filling the source with {options.records + options.warm_up:,} records of {options.record_bytes} bytes")
@@ -142,7 +142,7 @@ class _ThroughputBench:
         return [p for p in psutil.Process(spark).children(recursive=True) if "python" in p.name()]
 
     def _verified(self, who: str, topic: str, turn: MirrorRun, *, strict: bool) -> MirrorRun:
-        """Compare the target's records with the source's, tell it, and delete the target.
+        """Compare the target's records with the source's, print it, and delete the target.
 
         Raises:
             ReconciliationError: a run that promises exactly once holds others.

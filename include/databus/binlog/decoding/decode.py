@@ -27,7 +27,7 @@ from databus.core.errors.source import DecodeError
 
 Ints = npt.NDArray[np.int64]
 TableFilter = Callable[[str, str], bool]
-"""Tells by database and table name whether rows are wanted."""
+"""Returns whether rows are wanted, by database and table name."""
 
 
 def every_table(database: str, table: str) -> bool:  # noqa: ARG001 - the signature of a TableFilter

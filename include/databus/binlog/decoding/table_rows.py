@@ -61,7 +61,7 @@ def row_fault(fault: int, where: str, event_type: int, table: TableMap, column: 
         im.CUT_SHORT: "ends inside a row",
         im.BAD_VALUE: "holds a value that its type does not allow",
         im.BAD_ENUM: "holds a member that the column's list does not have",
-        im.NO_IMAGE: "holds rows without any column, whose number cannot be told",
+        im.NO_IMAGE: "holds rows without any column, whose number cannot be determined",
     }[fault]
     name = f".{table.columns[column].name}" if column >= 0 else ""
     hint = (

@@ -1,6 +1,6 @@
 """Rows of MariaDB tables WITH SYSTEM VERSIONING as a SELECT without FOR SYSTEM_TIME sees them change.
 
-The log tells such a table's story in versions: an UPDATE is an Update_rows of the current version and a Write_rows of
+The log holds such a table's history in versions: an UPDATE is an Update_rows of the current version and a Write_rows of
 the history version, a DELETE is an Update_rows that sets ROW END. A current version has the greatest ROW END.
 """
 

@@ -31,7 +31,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 @njit(**INLINE)
 def judge_date(year: int, month: int, day: int) -> int:
-    """Tell whether a date exists in the calendar."""
+    """Return whether a date exists in the calendar."""
     if month > 12 or day > 31 or year > 9999:
         return CORRUPT
     if year < 1 or month < 1 or day < 1:
@@ -76,7 +76,7 @@ def time_us(at: int, digits: int) -> int:
 
 @njit(**INLINE)
 def time_is_sound(at: int, digits: int) -> bool:
-    """Tell whether the minutes, seconds and fraction of a TIME are in range."""
+    """Return whether the minutes, seconds and fraction of a TIME are in range."""
     fraction_bytes = (digits + 1) // 2
     value = read_big(at, 3 + fraction_bytes) - (0x800000 << (8 * fraction_bytes))
     magnitude = -value if value < 0 else value

@@ -292,7 +292,7 @@ def walk(
                 properties = np.int64(buffer[body + 12])
                 extra = body + (21 if properties & _GROUP_COMMIT else 13)
                 if properties & _XA or (extra < body_end and buffer[extra]):
-                    return ASK  # XA, two-phase ALTER, several engines: told apart in Python
+                    return ASK  # XA, two-phase ALTER, several engines: distinguished in Python
                 line[T_KIND] = MARIADB_GTID
                 line[T_NUMBER] = load_i64(buffer, body)
                 line[T_DOMAIN] = load_u32(buffer, body + 8)

@@ -35,11 +35,11 @@ class TableCapture:
             check_pattern(pattern)
 
     def __call__(self, database: str, table: str) -> bool:
-        """Tell whether row changes of a table are captured."""
+        """Return whether row changes of a table are captured."""
         return _captured(self, database, table)
 
     def has_database(self, database: str) -> bool:
-        """Tell whether tables of a database may be captured; a regular expression may mean any but the server's own."""
+        """Return whether tables of a database may be captured; a regular expression may mean all but the server's."""
         included = any(_may_mean(pattern, database) for pattern in _patterns(self, database))
         return included and not any(
             pattern.endswith(".*") and not pattern.startswith(REGEX_PREFIX) and fnmatchcase(database, pattern[:-2])
@@ -51,12 +51,12 @@ class TableCapture:
 
 
 def is_name(pattern: str) -> bool:
-    """Tell whether a pattern can mean one table alone."""
+    """Return whether a pattern can mean one table alone."""
     return not pattern.startswith(REGEX_PREFIX) and not set(pattern) & set("*?[")
 
 
 def means(pattern: str, name: str) -> bool:
-    """Tell whether a pattern means `database.table`."""
+    """Return whether a pattern means `database.table`."""
     return TableCapture((pattern,))(*name.split(".", 1))
 
 
@@ -94,7 +94,7 @@ def _patterns(capture: TableCapture, database: str) -> tuple[str, ...]:
 
 
 def _may_mean(pattern: str, database: str) -> bool:
-    """Tell whether a pattern can match a table of a database."""
+    """Return whether a pattern can match a table of a database."""
     if pattern.startswith(REGEX_PREFIX):
         return True
     return any(fnmatchcase(database, pattern[:at]) for at, sign in enumerate(pattern) if sign == ".")

@@ -70,7 +70,7 @@ class Expansion:
         return int(splice[P_RAW_TO] + offset - splice[P_TO])
 
     def expanded(self, offset: int) -> bool:
-        """Tell whether the event at an offset of `buffer` comes out of a compressed one: it has no checksum."""
+        """Return whether the event at an offset of `buffer` comes out of a compressed one: it has no checksum."""
         number = int(np.searchsorted(self.splices[:, P_FROM], offset, side="right")) - 1
         return number >= 0 and offset < int(self.splices[number, P_TO])
 

@@ -38,7 +38,7 @@ def release(data: Bytes) -> None:
 
 
 def is_mapped(data: Bytes) -> bool:
-    """Tell whether a file stands behind an array."""
+    """Return whether a file stands behind an array."""
     return _mapping(data) is not None
 
 

@@ -13,7 +13,7 @@ _TOO_MANY = 254
 
 
 def is_temporary(status: bytes) -> bool:
-    """Tell whether a TRUNCATE that only its session can run has what MySQL 8.0 writes for a temporary InnoDB table.
+    """Return whether a TRUNCATE that only its session can run has what MySQL 8.0 writes for a temporary InnoDB table.
 
     It names databases then, which no other TRUNCATE does there; older servers, which write no number of a definition
     statement's transaction, name them for every table. Of other engines both kinds are alike.

@@ -85,7 +85,7 @@ def scan_events(buffer: bytes | memoryview | npt.NDArray[np.uint8], *, file: str
 
 
 def event_checksum_holds(buffer: npt.NDArray[np.uint8], at: int, size_bytes: int) -> bool:
-    """Tell whether the last four bytes of an event are the CRC32 of those before.
+    """Return whether the last four bytes of an event are the CRC32 of those before.
 
     Args:
         buffer: read-only bytes (see `walker.as_buffer`).

@@ -51,7 +51,7 @@ class TableBindings:
 
         Raises:
             DecodeError, ValueError, KeyError, IndexError: the body cannot be read.
-            SchemaUnknownError: what it leaves open cannot be told.
+            SchemaUnknownError: what it leaves open cannot be determined.
         """
         slot = self._known.get(body[8:])
         if slot is None:

@@ -72,7 +72,7 @@ class LoggedStatement:
 
 @dataclass(frozen=True)
 class RowsByStatement:
-    """A statement that changes rows and has no row events, or hides a captured table: what it does cannot be told.
+    """A statement that changes rows and has no row events, or hides a captured table: its effect is not known.
 
     Attributes:
         sql: its text.

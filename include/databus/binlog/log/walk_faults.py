@@ -47,7 +47,7 @@ _STATEMENTS = {
     ),
     StatementKind.ROLLBACK_TO: (
         "rolls back to a savepoint that the transaction has not set",
-        "Compare with mysqlbinlog at this position: which rows stay cannot be told.",
+        "Compare with mysqlbinlog at this position: which rows stay cannot be determined.",
     ),
 }
 _MISPLACED = (
@@ -91,7 +91,7 @@ def rows_by_statement(found: RowsByStatement, log: Transactions, flow: str) -> D
 def prepared_by_statement(
     found: RowsByStatement, prepared: PreparedTransaction, commit: CommitPlace, flow: str
 ) -> DecodeError:
-    """Return the error for an XA COMMIT that a range cannot pass: no row event tells what it commits.
+    """Return the error for an XA COMMIT that a range cannot pass: no row event shows what it commits.
 
     Args:
         found: a statement of the prepared transaction.
@@ -151,10 +151,10 @@ def _way_on(place: CommitPlace, flow: str) -> str:
             "the end of the range, as this one does. Replay two ranges beside the live outputs, one that ends at "
             f"{place.file}:{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill "
             f"{piece[0]} --from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text "
-            "alone tells: set the sinks right if it did."
+            "alone shows: set the sinks right if it did."
         )
     return (
-        f"{_DELIVERED}; whether it wrote a table of the flow, its text alone tells. Set "
+        f"{_DELIVERED}; whether it wrote a table of the flow, its text alone shows. Set "
         "binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format'), set the sinks right if it did, "
         f"then go on behind it: {_skip(place, flow)}"
     )

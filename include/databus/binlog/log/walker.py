@@ -87,10 +87,10 @@ class Walker:
         file: name of the log file, for messages and results.
         base_pos: file position of the first event after the leading FORMAT_DESCRIPTION event; 4 when that event itself
             lies at 4, as in a whole file.
-        definitions: adds to tables what TABLE_MAP events leave open, and is told of definition statements; None where
+        definitions: adds to tables what TABLE_MAP events leave open, and gets definition statements; None where
             the log says it all.
         prepared: whether XA_PREPARE ends a transaction like a commit, because its XA COMMIT is known.
-        passes_statements: whether statements that change rows are told rather than refused.
+        passes_statements: whether statements that change rows are reported rather than refused.
     """
 
     file: str

@@ -69,8 +69,8 @@ class ColumnDefinition:
     Attributes:
         name: column name.
         type: declared type.
-        charset: character set of a text, ENUM or SET column; "" for others and where it cannot be told.
-        nullable: whether NULL is allowed; None where it cannot be told.
+        charset: character set of a text, ENUM or SET column; "" for others and where it cannot be determined.
+        nullable: whether NULL is allowed; None where it cannot be determined.
         visible: False for an INVISIBLE column.
         generated: "", "stored", "virtual", "row start" or "row end".
     """
@@ -95,7 +95,7 @@ class TableDefinition:
         table: table name.
         columns: columns in table order, without the hidden ones of WITH SYSTEM VERSIONING.
         primary_key: names of the key columns in key order, without a ROW END column.
-        charset: default character set of columns added later; "" where it cannot be told.
+        charset: default character set of columns added later; "" where it cannot be determined.
         versioned: MariaDB's WITH SYSTEM VERSIONING.
     """
 

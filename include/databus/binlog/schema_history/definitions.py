@@ -14,13 +14,13 @@ from databus.core.errors.source import SchemaUnknownError
 
 
 class Definitions(Protocol):
-    """Asked and told by a walk in log order."""
+    """Read and updated by a walk in log order."""
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
         """Return a table that was met at file:pos with all that is known of it; as it is when the log says it all.
 
         Raises:
-            SchemaUnknownError: what the log leaves open cannot be told.
+            SchemaUnknownError: what the log leaves open cannot be determined.
         """
         ...
 
@@ -86,14 +86,14 @@ class KeptDefinitions:
 
 
 class NoDefinitions:
-    """Refuses tables that leave something open, where nothing can tell what they were."""
+    """Refuses tables that leave something open, where nothing can show what they were."""
 
     def __init__(self, captured: Callable[[str, str], bool], why: str, hint: str):
         """Prepare.
 
         Args:
-            captured: tells whether a table (database, name) is captured; others are left as they are.
-            why: why nothing can tell.
+            captured: returns whether a table (database, name) is captured; others are left as they are.
+            why: why nothing can show.
             hint: what to do.
         """
         self._captured, self._why, self._hint = captured, why, hint

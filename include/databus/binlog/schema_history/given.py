@@ -30,7 +30,7 @@ _WAY_OUT = (
 class GivenDefinitions:
     """Completes TABLE_MAPs by given definitions; they hold from where reading begins.
 
-    Files are told apart by name and ordered as they are first met, so a place that is read again gets the same answer.
+    Files are distinguished by name and ordered as they are first met, so a place read again gets the same answer.
     """
 
     def __init__(self, statements: Mapping[str, str], flavor: str, wanted: TableFilter):

@@ -24,8 +24,8 @@ class Entry:
 
     Attributes:
         place: the end of the statement that made it so, or where the history begins.
-        definition: the definition; None where there is no such table, or it cannot be told.
-        unknown: why it cannot be told, naming the statement and its file:pos; "" when it is known.
+        definition: the definition; None where there is no such table, or it cannot be determined.
+        unknown: why it cannot be determined, naming the statement and its file:pos; "" when it is known.
     """
 
     place: LogPosition
@@ -49,7 +49,7 @@ class SchemaHistory:
     """Definitions of one server's tables over a stretch of its log.
 
     Attributes:
-        seed: where it begins; the GTIDs there tell a log that was reset since.
+        seed: where it begins; the GTIDs there show a log that was reset since.
         covered: every definition statement between the seed and here has been followed.
         tables: entries of each table in log order.
     """

@@ -38,7 +38,7 @@ class _Statement:
     Attributes:
         new: takes the new entries.
         state: returns what holds for a table, new entries included.
-        unknown: enters that a table's state cannot be told, and why.
+        unknown: enters that a table's state cannot be determined, and why.
         place: where the statement ends.
         flavor: "mysql" or "mariadb".
     """
@@ -160,7 +160,7 @@ def _create(action: CreateTable, at: _Statement) -> None:
     before = state(action.name)
     if action.if_absent and not _is_absent(state, action.name):
         if before is None or before.unknown:
-            unknown(action.name, "IF NOT EXISTS of a table of which it cannot be told whether it was there")
+            unknown(action.name, "IF NOT EXISTS of a table of which it cannot be determined whether it was there")
         return
     if action.like is not None:
         model = state(action.like)
@@ -196,7 +196,7 @@ def create_table(action: CreateTable, database_charset: str, flavor: str) -> Tab
 
     Args:
         action: the statement.
-        database_charset: default character set of its database; "" where it cannot be told.
+        database_charset: default character set of its database; "" where it cannot be determined.
         flavor: "mysql" or "mariadb".
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class UndecidedError(ValueError):
-    """A statement, or a part of one, whose effect on a table cannot be told exactly."""
+    """A statement, or a part of one, whose effect on a table cannot be determined exactly."""
 
 
 ANSI_QUOTES, NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20

@@ -93,7 +93,7 @@ class HistoryStore:
             if standing[0] == digest:
                 history.covered = max(history.covered, standing[1])
                 break
-        return history, digest  # after a kill between the two, the first tells how far it went then
+        return history, digest  # after a kill between the two, the first shows how far it went then
 
     def _standing(self) -> tuple[str, LogPosition] | None:
         """Return of which history it is known how far the log has been followed since, and how far."""
@@ -102,7 +102,7 @@ class HistoryStore:
         return (data["history"], LogPosition(*data["covered"])) if data else None
 
     def _has(self, history: SchemaHistory) -> bool:
-        """Tell whether what somebody else has stored reaches over all of a history, in the same log."""
+        """Return whether what somebody else has stored reaches over all of a history, in the same log."""
         other, _ = self._found()
         if other is None or other.seed.server != history.seed.server:
             return False
@@ -152,6 +152,6 @@ class HistoryStore:
 
 
 def _digest(data: dict[str, Any], history: SchemaHistory) -> str:
-    """Return what tells stored definitions apart, however far the log was followed."""
+    """Return what distinguishes stored definitions, however far the log was followed."""
     text = json.dumps({**data, "covered": list(history.seed_place)}, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -26,7 +26,7 @@ def former_segments(
 
     Args:
         kept: segments of one server.
-        created_s: tells when the file of a segment was begun, seconds since the epoch; 0 when unknown.
+        created_s: returns when the file of a segment was begun, seconds since the epoch; 0 when unknown.
         log: file → its start, with GTIDs and when it was begun: at least of the first file that is left, and of each of
             which segments are kept.
         standing: a place of the former log.
@@ -48,7 +48,7 @@ def former_segments(
 
 
 def _leads_to(file: _File, segments: Sequence[KeptSegment], starts: Sequence[BinlogOffset]) -> bool:
-    """Tell whether one of some files of the log follows a file without a gap."""
+    """Return whether one of some files of the log follows a file without a gap."""
     number, created_s = file
     end = max(segments, key=lambda s: s.end_pos).end
     return any(number < s.file_number and created_s <= s.created_s and end.same_gtids(s) for s in starts)

@@ -33,7 +33,7 @@ class KeptLog:
         return self.chain[-1].end
 
     def reaches(self, end: BinlogOffset) -> bool:
-        """Tell whether all up to a place lies in here."""
+        """Return whether all up to a place lies in here."""
         return any(s.file == end.file and s.start_pos < end.pos <= s.end_pos for s in self.chain)
 
     def batches(self, deadline: Callable[[], float] | None = None) -> Iterator[Events]:  # noqa: ARG002 - a dump's

@@ -107,7 +107,7 @@ class KeptSegment:
         return BinlogOffset(self.file, self.end_pos, self.gtids_after, self.flavor, self.server)
 
     def covers(self, other: KeptSegment) -> bool:
-        """Tell whether the other segment's bytes are in this one; same places of a log that was reset are not."""
+        """Return whether the other segment's bytes are in this one; same places of a log that was reset are not."""
         if self.file != other.file or self.start_pos > other.start_pos or self.end_pos < other.end_pos:
             return False
         kind = MysqlGtidSet if self.flavor == "mysql" else MariadbGtidPosition

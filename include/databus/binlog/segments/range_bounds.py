@@ -72,7 +72,7 @@ class RangeBounds:
         return int(np.count_nonzero(log.end_pos <= end.pos))
 
     def left_out(self, piece: WalkedStretch) -> npt.NDArray[np.bool_]:
-        """Tell of each transaction of a piece whether it is left out."""
+        """Return of each transaction of a piece whether it is left out."""
         if self.without is None:
             return np.zeros(len(piece.offsets), np.bool_)
         return self.without.mask(piece.transactions.gtid)
@@ -117,7 +117,7 @@ class RangeBounds:
 def _unlogged(change: UnloggedChange, flow: str) -> UnloggedChangeError:
     return UnloggedChangeError(
         f"{change.file}:{change.start_pos}: {change.statement}: changes rows of {', '.join(change.tables)} that no row "
-        'event tells (on_partition_ddl="fail")',
+        'event shows (on_partition_ddl="fail")',
         hint="What came before it is delivered. Set the sinks right, then go on behind it: `databus checkpoint skip "
         f"{flow} {change.file}:{change.end_pos} --reason … --execute`. Where reading follows a failover: let one run "
         'pass it with on_partition_ddl="event".',

@@ -61,7 +61,7 @@ class StagedBeside:
         return [f"{self._root}/{name}"]
 
     def _is_left(self, name: str, now: float) -> bool:
-        """Tell whether nothing was written in a folder for long; False where the store does not tell."""
+        """Return whether nothing was written in a folder for long; False where the store does not report."""
         folder = f"{self._root}/{name}"
         if self._local and now - self._files.info(folder)["mtime"] <= LEFT_AGE_S:
             return False

@@ -261,7 +261,7 @@ class SegmentStore:
         return [folder for folder in leftovers if folder not in kept]
 
     def _written_at(self, folder: str, now: float) -> float:
-        """Return when something was written in a folder last; now where the store does not tell."""
+        """Return when something was written in a folder last; now where the store does not know."""
         self._files.invalidate_cache(folder)
         entries = [*self._files.ls(folder, detail=True), *([self._files.info(folder)] if self._local else [])]
         return max((written_at(entry, now) for entry in entries), default=now)
@@ -277,7 +277,7 @@ class SegmentStore:
 
 
 def is_local(files: Any) -> bool:
-    """Tell whether an fsspec file system is that of this machine."""
+    """Return whether an fsspec file system is that of this machine."""
     return "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,))
 
 

@@ -39,7 +39,7 @@ def store_full(path: str | Path, error: OSError, need_bytes: int = 0) -> Segment
         return None
     free = free_bytes(path)
     need = f"{need_bytes} bytes were to be written there, " if need_bytes else ""
-    room = "how much is free cannot be told" if free is None else f"{free} are free"
+    room = "how much is free cannot be determined" if free is None else f"{free} are free"
     return SegmentStoreFullError(f"the segment store {path} is full ({error.strerror}): {need}{room}")
 
 

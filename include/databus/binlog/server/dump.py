@@ -143,7 +143,7 @@ class Dump:
         Memory is bounded: an event over 64 MiB is collected in an unnamed temporary file, which the buffer then maps.
 
         Args:
-            deadline: tells the monotonic time until which a following dump waits; asked before each receive. When it
+            deadline: gives the monotonic time until which a following dump waits; asked before each receive. When it
                 passes, an `Events` with `waited=True` is yielded and the caller decides.
 
         Raises:

@@ -87,8 +87,8 @@ class LogWalk:
             definitions: adds what TABLE_MAP events leave open; None where the log says it all.
             prepared: begins to record what one prepared transaction uses of these definitions: it is walked again when
                 it is committed, and has the tables of its own place. None where the log says it all.
-            passes_statements: whether statements that change rows are told rather than refused, and those by which a
-                temporary table hides a captured one.
+            passes_statements: whether statements that change rows are reported rather than refused, and those by which
+                a temporary table hides a captured one.
             exists: whether there is a table of a captured name, for the latter.
         """
         self._capture = capture
@@ -187,7 +187,7 @@ class LogWalk:
         Raises:
             DecodeError: it is another transaction, or cannot be decoded.
             SchemaUnknownError: the kept definitions are not those of the log, or lack a captured table that nothing
-                else tells about.
+                else reports.
         """
         walk, used = self._walked_prepare(data, found)
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, found.prepared.file)

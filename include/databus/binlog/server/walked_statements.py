@@ -32,7 +32,7 @@ class WalkedStatements:
         Args:
             capture: tables of the flow.
             exists: whether there is a table of a captured name.
-            passes: whether those by which a temporary table hides a captured one are told.
+            passes: whether those by which a temporary table hides a captured one are reported.
         """
         self._capture, self._exists, self._passes = capture, exists, passes
         self.moved = False
@@ -84,7 +84,7 @@ class WalkedStatements:
 
 
 def _renames_or_drops(logged: LoggedStatement) -> bool:
-    """Tell whether a statement may rename or drop tables or columns of tables; whoever reads it looks."""
+    """Return whether a statement may rename or drop tables or columns of tables; whoever reads it looks."""
     statement = logged.statement
     if statement.kind is not StatementKind.DEFINITION or not any(name.table for name in statement.objects):
         return False
@@ -99,7 +99,7 @@ def hiding_captured(
     """Yield the statements by which a temporary table is known to stand before a captured table that there is.
 
     Servers log none on temporary tables by row. MariaDB gives a TRUNCATE of one no mark of its own, so what makes the
-    table is all that tells.
+    table is all that shows it.
 
     Args:
         statements: with the names that their tables have in row events.

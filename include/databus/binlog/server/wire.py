@@ -57,7 +57,7 @@ _ID_TAKEN = 4052  # MariaDB, ER_SLAVE_SAME_ID
 _PURGED_WORDS = ("purged", "could not find first log file name", "could not find gtid state", "could not open log file")
 _LOGIN_REFUSED = 1045
 _TYPES = ("", "mysql", "mariadb")
-"""Types of connections of which an error does not tell the type."""
+"""Types of connections of which an error does not name the type."""
 
 _SECURE_TRANSPORT_REQUIRED = 3159
 

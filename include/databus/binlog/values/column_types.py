@@ -15,7 +15,7 @@ MAX_DECIMAL128 = 38
 
 
 class ColumnType(enum.IntEnum):
-    """Type byte of a column, after ENUM, SET and STRING have been told apart."""
+    """Type byte of a column, after ENUM, SET and STRING have been distinguished."""
 
     TINY = 1
     SHORT = 2
@@ -101,7 +101,7 @@ class Column:
 
     Attributes:
         name: column name; "" when the log does not carry names.
-        type: the type, with ENUM and SET told apart from STRING.
+        type: the type, with ENUM and SET distinguished from STRING.
         meta: precision, fractional digits, bytes of length prefix, or bytes of the value, by type.
         meta2: scale of a DECIMAL, longest value in bytes of a string.
         unsigned: whether a number is UNSIGNED.
@@ -183,7 +183,7 @@ def read_meta(type_byte: int, meta: bytes, at: int) -> tuple[ColumnType, int, in
 
 
 def _read_string_meta(first: int, second: int) -> tuple[ColumnType, int, int]:
-    """Tell CHAR, ENUM and SET apart: lengths above 255 borrow two bits of the type, inverted."""
+    """Distinguish CHAR, ENUM and SET: lengths above 255 borrow two bits of the type, inverted."""
     longest = second
     if first & 0x30 != 0x30:
         longest |= ((first & 0x30) ^ 0x30) << 4

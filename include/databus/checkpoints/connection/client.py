@@ -40,7 +40,7 @@ class _SecretFilter(logging.Filter):
 
 
 def client_logger() -> logging.Logger:
-    """Return the logger of all clients, silent below ERROR unless its level is set: the session tells what matters."""
+    """Return the logger of all clients, silent below ERROR unless its level is set: the session logs what matters."""
     logger = logging.getLogger("databus.checkpoints.kazoo")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)

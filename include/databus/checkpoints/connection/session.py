@@ -122,7 +122,7 @@ class ZooKeeperSession:
         return datetime.fromtimestamp(stat.mtime / 1000, UTC)
 
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
-        """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""
+        """Return whether a node is there; call `changed` once it changes or the connection does. Raises as `read`."""
         return self._retrying(lambda client: [client.exists_async(path, lambda _event: changed())])[0] is not None
 
     def watched_children(self, path: str, changed: Callable[[], None]) -> list[str] | None:
@@ -186,7 +186,7 @@ class ZooKeeperSession:
         raise refusal
 
     def alive(self, session_id: int) -> bool:
-        """Tell whether a session of this client still holds what was created under it, as far as is known here.
+        """Return whether a session of this client still holds what was created under it, as far as is known here.
 
         A connection that has been down for the session's whole timeout counts as ended, although it may come back:
         ZooKeeper itself may have been down.

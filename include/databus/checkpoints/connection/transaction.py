@@ -74,7 +74,7 @@ def size_bytes(operations: Sequence[Operation]) -> int:
 class OutcomeUnknownError(Exception):
     """The connection or session ended before the answer came: the write was applied as a whole, or not at all.
 
-    Only a read after a reconnect can tell; the write must not be sent again before that.
+    Only a read after a reconnect shows it; the write must not be sent again before that.
     """
 
 

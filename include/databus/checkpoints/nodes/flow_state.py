@@ -32,7 +32,7 @@ class FlowState:
         outputs_node: what the checkpoint knows of outputs.
         snapshot_node: the flow's snapshot, where it was asked for; None else, and of sinks that are behind.
         remembered: whether it is what the last write of this process left, not what was read. It may be behind, as any
-            read is by the time of the write: the versions that each write checks tell.
+            read is by the time of the write: the versions that each write checks show it.
     """
 
     flow: str
@@ -57,7 +57,7 @@ class FlowState:
             return False  # said by name to whoever asks for the checkpoint
 
     def same_commit(self, other: FlowState) -> bool:
-        """Tell whether checkpoint and outputs are as they were read then."""
+        """Return whether checkpoint and outputs are as they were read then."""
         return (self.checkpoint_node, self.outputs_node) == (other.checkpoint_node, other.outputs_node)
 
     @property

@@ -47,7 +47,7 @@ class LargeValues:
         self._in_use: set[str] = set()
 
     def in_use(self, folder: str) -> bool:
-        """Tell whether this object met a large value of this folder: wrote, read or listed one."""
+        """Return whether this object met a large value of this folder: wrote, read or listed one."""
         return folder in self._in_use
 
     def pack(self, folder: str, operation: Operation) -> Operation:

@@ -2,7 +2,7 @@
 
 It is 67 bytes for each topic that was ever written to, which no commit is to write again. Both nodes are written by the
 same multi, so neither is ever ahead of the other; the checkpoint names the digest of what goes with it, by which a
-reader tells that it has read one as of before a commit and the other as of after it.
+reader sees that it has read one as of before a commit and the other as of after it.
 """
 
 from __future__ import annotations

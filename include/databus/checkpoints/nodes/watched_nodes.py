@@ -1,7 +1,7 @@
 """Cached "node is absent", invalidated by a ZooKeeper watch (pause flag, waiting successor).
 
-ZooKeeper tells a client of a change before it answers any later request of that client, and a client whose connection
-is lost is told so: until then what was read stands (Programmer's Guide, "ZooKeeper Watches").
+ZooKeeper notifies a client of a change before it answers any later request of that client, and a client that lost its
+connection is notified: until then what was read stands (Programmer's Guide, "ZooKeeper Watches").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _AwaitedWatch(ABC):
         self._absent_at: tuple[int, int] | None = None
 
     def there(self) -> bool:
-        """Tell whether it is there.
+        """Return whether it is there.
 
         Raises:
             CheckpointUnavailableError: it had to be asked for, and there was no answer.

@@ -93,7 +93,7 @@ def require_behind(flow: str, sink: str, stored: Checkpoint | None) -> Checkpoin
 
 
 def is_caught_up(own: Standing, flow_at: Standing) -> bool:
-    """Tell whether a sink that is behind stands where the flow stands: an amendment takes it along.
+    """Return whether a sink that is behind stands where the flow stands: an amendment takes it along.
 
     Its plan in flight, if any, is the flow's, which the amendment closes at every sink.
     """
@@ -136,7 +136,7 @@ def require_all_joined(flow: str, action: str, behind: Sequence[str]) -> None:
     if behind:
         raise CheckpointConflictError(
             f"flow {flow}: cannot {action} while sinks stand behind the others: {', '.join(behind)}",
-            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand). "
+            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` shows where they stand). "
             f"One that never will gives up what it lacks: `databus checkpoint skip {flow} --sink {behind[0]}`.",
         )
 
@@ -199,7 +199,7 @@ def first_of(closed: Plan | None) -> dict[str, tuple[str, ...]]:
 
 
 def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:
-    """Tell whether the stored checkpoint is this amendment's: an epoch that amends does nothing else before."""
+    """Return whether the stored checkpoint is this amendment's: an epoch that amends does nothing else before."""
     return (stored.epoch, stored.run_id, stored.plan_hash) == (epoch, amendment.who, "") and stored.offset.compare(
         amendment.offset
     ) is Ordering.EQUAL

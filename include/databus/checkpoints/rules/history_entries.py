@@ -86,7 +86,7 @@ def _forgotten(accepted: AcceptedOutputs) -> Iterator[str]:
 def _written_to(
     outputs: Mapping[str, Mapping[str, str | None]], written: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """Return what was written to partitions of the outputs; a sink that can tell is there also where that is none."""
+    """Return what was written to partitions of the outputs; a sink that knows is there also where that is none."""
     return {
         sink: {place: count for place, count in written[sink].items() if place.rpartition("[")[0] in now}
         for sink, now in outputs.items()

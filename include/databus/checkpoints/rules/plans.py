@@ -107,7 +107,7 @@ def check_commit(epoch: Epoch, plan: Plan, checkpoint: Checkpoint) -> None:
 
 
 def is_committed(plan: Plan, epoch: Epoch, stored: Checkpoint | None) -> bool:
-    """Tell whether the stored checkpoint is this plan's, committed by this epoch."""
+    """Return whether the stored checkpoint is this plan's, committed by this epoch."""
     return stored is not None and (stored.batch, stored.plan_hash, stored.epoch) == (plan.batch, plan.hash, epoch)
 
 

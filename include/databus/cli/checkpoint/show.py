@@ -35,7 +35,7 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "run": committed.run_id,
             "watermark": committed.watermark.isoformat() if committed.watermark else None,
             "updated_at": committed.updated_at.isoformat(),
-            "last_counts": {table: c.to_json() for table, c in committed.counts.items()},
+            "last_counts": {table: c.figures for table, c in committed.counts.items()},
             "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
             "paused": str(view.paused) if view.paused else None,
             "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],

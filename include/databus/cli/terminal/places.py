@@ -16,7 +16,7 @@ FIELDS = frozenset(
         *("plan_in_flight", "plan_closed", "sinks_behind", "open_gaps"),
     )
 )
-"""Fields whose text tells places; a text of another field may look like one, as event ids do."""
+"""Fields whose text holds places; a text of another field may look like one, as event ids do."""
 
 _MOST_NAMED = 3
 """Partitions that are named of a place; of more of them their number and the first are."""
@@ -36,7 +36,7 @@ def place(offset: Offset) -> str:
 
 
 def in_words(value: Any, name: str = "") -> Any:
-    """Return a stored place or range (JSON), or a text of a field that tells places, as a person reads it.
+    """Return a stored place or range (JSON), or a text of a field of places, as a person reads it.
 
     Anything else is returned as it is. Of a range the start is exclusive and the end inclusive.
     """

@@ -68,7 +68,7 @@ class Alert:
         installation: the installation's name.
         flow: flow name; "" for what concerns all flows.
         kind: what it is about.
-        subject: tells alerts of a kind apart: number of a gap, task id, sink; "" where there is one.
+        subject: distinguishes alerts of a kind: number of a gap, task id, sink; "" where there is one.
         number: counts how often this alert was raised; with the fields above it names the incident.
         event: raised, reminder or recovered.
         summary: one line.
@@ -103,7 +103,7 @@ class Alert:
 
     @property
     def incident(self) -> str:
-        """Name of the incident: the same when it is told again, reminded of or recovered from."""
+        """Name of the incident: the same when it is sent again, reminded of or recovered from."""
         subject = f"/{self.subject}" if self.subject else ""
         return f"{self.installation}/{self.flow or '-'}/{self.kind}{subject}#{self.number}"
 
@@ -114,7 +114,7 @@ class Alert:
         return f"[{word[self.event]}] {self.flow or self.installation}: {self.summary}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return versioned JSON; `incident`, `severity` and `title` are told along for readers."""
+        """Return versioned JSON; `incident`, `severity` and `title` are added for readers."""
         return ALERT.write(
             {
                 "incident": self.incident,
@@ -184,7 +184,7 @@ class ChannelSpec(AlertSpec):
         return self.name or ":".join([self.kind, *(_words(getattr(self, part)) for part in self.fields_in_name)])
 
     def takes(self, alert: Alert) -> bool:
-        """Tell whether it is given an alert."""
+        """Return whether it is given an alert."""
         return alert.event in self.events and (not self.kinds or alert.kind in self.kinds)
 
     def send(self, alert: Alert, connections: ConnectionSource) -> None:

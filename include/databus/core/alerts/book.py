@@ -41,7 +41,7 @@ class AlertState:
         since: when it was last raised.
         told_at: when the last raise or reminder was decided.
         seen_at: when that was seen by which it was last raised or recovered; who looked before that knows less.
-        owed: what channels were not given yet, oldest first.
+        owed: pending notifications, oldest first.
         teller: who is giving it to them; "" for nobody.
         teller_until: until then, by the book's clock, everybody else leaves it to the teller, or waits before trying
             again.
@@ -65,7 +65,7 @@ class AlertState:
 
     @property
     def settled(self) -> bool:
-        """Return whether it is over and all have been told."""
+        """Return whether it is over and all notifications were sent."""
         return not (self.raised or self.owed or self.over_since)
 
     def given(self, alert: Alert, channel: str) -> AlertState:

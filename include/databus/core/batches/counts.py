@@ -15,7 +15,7 @@ STATEMENTS = "(statements)"
 APPLIED = "statements"
 """Fact under "" in the outputs of a receipt: how many of its `rows` are statements, which became no document."""
 
-COUNTS = Form("counts", "read filtered quarantined dispatched", part=True)
+COUNTS = Form("counts", "read filtered quarantined dispatched", "superseded snapshot", part=True)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SinkCounts:
         dispatched: rows that it confirmed.
         rejected: rows that it refused; they are in quarantine.
         statements: TRUNCATEs and DDL that it took and that became no document; 0 for sinks to which they are records
-            as others, and in what was written before they were told apart: there they count as dispatched.
+            as others, and in what was written before they were distinguished: there they count as dispatched.
     """
 
     dispatched: int = 0
@@ -64,7 +64,7 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
 def state_of(sinks: Iterable[SinkCounts], quarantined: int, lost: int) -> str:
     """Say whether all rows of a run went where they were to go: "lost", "rejected", "quarantined" or "ok".
 
-    A run is told by this alone, by its window, its audit and its page.
+    A run is described by this alone, by its window, its audit and its page.
 
     Args:
         sinks: what each sink took and refused: "rejected" where one refused a row, also where checks held back others.
@@ -80,26 +80,46 @@ class TableCounts:
     """Rows of one table by where they ended.
 
     Attributes:
-        read: rows read; always filtered + quarantined + dispatched.
+        read: rows read; always filtered + quarantined + dispatched + superseded.
         filtered: dropped by a filter or not routed to any sink.
         quarantined: held back by a check, or refused by at least one sink; each row once, however many refused it.
         dispatched: confirmed by every sink that takes it. What a single sink took stands in its receipts.
+        superseded: read by a snapshot and left out, for the batch's own range of the log has a change of the row.
+        snapshot: how many of the rows read a snapshot brought, superseded ones among them; the log has the others.
     """
 
     read: int = 0
     filtered: int = 0
     quarantined: int = 0
     dispatched: int = 0
+    superseded: int = 0
+    snapshot: int = 0
 
     @property
     def reconciled(self) -> bool:
         """Return whether every row read is accounted for."""
-        return self.read == self.filtered + self.quarantined + self.dispatched
+        return self.read == self.filtered + self.quarantined + self.dispatched + self.superseded
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """Figures by name, as people and programs are shown them; those of snapshots only where there are any."""
+        of_snapshots = {"superseded": self.superseded, "snapshot": self.snapshot}
+        return {
+            "read": self.read,
+            RowState.FILTERED: self.filtered,
+            RowState.QUARANTINED: self.quarantined,
+            RowState.DISPATCHED: self.dispatched,
+            **{name: rows for name, rows in of_snapshots.items() if rows},
+        }
 
     def __str__(self) -> str:
-        """Return the sum as every summary tells it: "read 12 = filtered 1 + quarantined 1 + dispatched 10"."""
+        """Return the sum as every summary shows it: "read 12 = filtered 1 + quarantined 1 + dispatched 10".
+
+        Superseded rows are named where there are any.
+        """
         equals = "=" if self.reconciled else "≠"
         parts = f"filtered {self.filtered} + quarantined {self.quarantined} + dispatched {self.dispatched}"
+        parts += f" + superseded {self.superseded}" if self.superseded else ""
         return f"read {self.read} {equals} {parts}"
 
     def plus(self, other: TableCounts) -> TableCounts:
@@ -109,18 +129,13 @@ class TableCounts:
             self.filtered + other.filtered,
             self.quarantined + other.quarantined,
             self.dispatched + other.dispatched,
+            self.superseded + other.superseded,
+            self.snapshot + other.snapshot,
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return plain JSON."""
-        return COUNTS.write(
-            {
-                "read": self.read,
-                RowState.FILTERED: self.filtered,
-                RowState.QUARANTINED: self.quarantined,
-                RowState.DISPATCHED: self.dispatched,
-            }
-        )
+        """Return plain JSON as it is stored; as `figures`, with its version where that is not the first."""
+        return COUNTS.write(self.figures)
 
     @classmethod
     def total(cls, counts: Iterable[TableCounts]) -> TableCounts:
@@ -134,4 +149,5 @@ class TableCounts:
     def from_json(cls, data: Mapping[str, int]) -> TableCounts:
         """Read what `to_json` wrote."""
         data = COUNTS.read(data)
-        return cls(data["read"], data["filtered"], data["quarantined"], data["dispatched"])
+        later = data.get("superseded", 0), data.get("snapshot", 0)
+        return cls(data["read"], data["filtered"], data["quarantined"], data["dispatched"], *later)

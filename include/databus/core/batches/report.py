@@ -97,7 +97,7 @@ class CheckedBatch:
 
     Attributes:
         plan: its number and the hash of its plan.
-        range: what its report tells, None without.
+        range: the range in its report, None without.
         paged: whether the flow's ledger has a page of its commit; that of an earlier life has not.
     """
 

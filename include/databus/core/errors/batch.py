@@ -23,7 +23,7 @@ class QualityGateError(DatabusError):
 
 
 class ReconciliationError(DatabusError):
-    """read = filtered + quarantined + dispatched does not hold: the batch fails rather than lie."""
+    """read = filtered + quarantined + dispatched + superseded does not hold: the batch fails rather than lie."""
 
     code = "reconciliation"
 
@@ -35,7 +35,7 @@ class RecordingError(DatabusError):
 
 
 class AlertingError(DatabusError):
-    """A channel did not take an alert; it stays owed and is tried again, and never fails a run."""
+    """A channel did not take an alert; it stays pending and is tried again, and never fails a run."""
 
     code = "alerting"
     retryable = True

@@ -97,7 +97,7 @@ class OffsetPurgedError(SourceError):
 
     code = "source_offset_purged"
     missing: OffsetRange | None = None
-    """The range that is gone, from the wanted offset to the first that is left; None where it cannot be told."""
+    """The range that is gone, from the wanted offset to the first that is left; None where it cannot be determined."""
 
 
 class PreparedTransactionMissingError(OffsetPurgedError):
@@ -158,6 +158,6 @@ class DecodeError(SourceError):
 
 
 class SchemaUnknownError(DecodeError):
-    """Rows of a table whose definition at their place of the log cannot be told: they are refused, not guessed."""
+    """Rows of a table whose definition at their place of the log is not known: they are refused, not guessed."""
 
     code = "source_schema_unknown"

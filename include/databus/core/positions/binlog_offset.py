@@ -57,8 +57,8 @@ class BinlogOffset:
         timeline: raised by each failover, because file numbers of the new server may be lower.
         prepared: XA transactions that were prepared before this place and not resolved, as far as they were read, in
             log order. Places are compared without it.
-        created_s: when the server began the log file, seconds since the epoch; 0 when unknown. It tells a log that was
-            replaced under the same names: no part of equality, and left out of JSON when 0.
+        created_s: when the server began the log file, seconds since the epoch; 0 when unknown. It distinguishes a log
+            that was replaced under the same names: no part of equality, and left out of JSON when 0.
         generation: how often the log was replaced and a person took the flow onto the new one. All of a later
             generation lies behind all of an earlier one, whatever files, positions and GTIDs say: they begin anew. Left
             out of JSON when 0.
@@ -91,7 +91,7 @@ class BinlogOffset:
 
     @property
     def knows_gtids(self) -> bool:
-        """Return whether `gtids` tells what was executed: an empty one does so only where the log itself begins."""
+        """Return whether `gtids` holds what was executed: an empty one does so only where the log itself begins."""
         return bool(self.gtids) or (self.file_number == 1 and self.pos < _LOG_HEADER_BYTES.get(self.flavor, 0))
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class BinlogOffset:
         return replace(self, timeline=standing.timeline + 1, generation=standing.generation + 1, prepared=())
 
     def same_gtids(self, other: BinlogOffset) -> bool:
-        """Tell whether exactly the same transactions were executed at both places; False where GTIDs do not tell."""
+        """Return whether exactly the same transactions were executed at both places; False where GTIDs do not show."""
         return self.flavor == other.flavor and self._compare_gtids(other) is Ordering.EQUAL
 
     def _compare_gtids(self, other: BinlogOffset) -> Ordering:

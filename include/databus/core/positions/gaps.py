@@ -91,7 +91,7 @@ class Gap:
         )
 
     def within(self, moved: OffsetRange) -> bool:
-        """Tell whether a batch over this range passed over the gap: it was read past, and the log had it no more."""
+        """Return whether a batch over this range passed over the gap: it was read past, and the log had it no more."""
         passed = (self.cause, self.decision) == (PURGED, SKIPPED)
         try:
             return passed and overlap(moved, OffsetRange(self.start, self.end))

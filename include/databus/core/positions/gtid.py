@@ -107,7 +107,7 @@ class MysqlGtidSet:
         return MysqlGtidSet(left)
 
     def contains(self, other: MysqlGtidSet) -> bool:
-        """Tell whether every transaction of the other set is in this one."""
+        """Return whether every transaction of the other set is in this one."""
         return not other.minus(self).intervals
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class MariadbGtidPosition:
         return MariadbGtidPosition(dict(sorted({**self.domains, domain: (server, sequence)}.items())))
 
     def contains(self, other: MariadbGtidPosition) -> bool:
-        """Tell whether this position is at or past the other in every domain of the other."""
+        """Return whether this position is at or past the other in every domain of the other."""
         return all(d in self.domains and self.domains[d][1] >= seq for d, (_, seq) in other.domains.items())
 
     def __str__(self) -> str:

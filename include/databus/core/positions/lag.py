@@ -11,8 +11,8 @@ class Lag:
     """Distance between a committed offset and the head of the source's log.
 
     Attributes:
-        bytes: log bytes not yet committed; None when the source cannot tell.
-        seconds: age of the oldest uncommitted change; 0.0 when caught up, None when the source cannot tell.
+        bytes: log bytes not yet committed; None when the source does not know.
+        seconds: age of the oldest uncommitted change; 0.0 when caught up, None when the source does not know.
         head: the head's offset in text form.
         measured_at: when it was measured, aware UTC.
     """

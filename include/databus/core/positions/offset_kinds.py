@@ -56,12 +56,12 @@ def offset_class(kind: str) -> type[Any]:
 
 
 def is_known(kind: object) -> bool:
-    """Tell whether an installed package has a kind of offset; loads no class."""
+    """Return whether an installed package has a kind of offset; loads no class."""
     return isinstance(kind, str) and (kind in KINDS or kind in _points())
 
 
 def is_foreign(offset: Offset) -> bool:
-    """Tell whether an offset is of another package, of which only what the protocol says is known."""
+    """Return whether an offset is of another package, of which only what the protocol says is known."""
     return offset.kind not in KINDS
 
 

@@ -13,7 +13,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 UNKNOWN = -1
-"""An offset of the target that no broker told: the batch was written by a run that was killed before it noted it."""
+"""An offset of the target that no broker reported: the run that wrote the batch was killed before it noted it."""
 
 FOREVER = 2**63 - 1
 """Behind all offsets."""
@@ -111,7 +111,7 @@ def stretches_between(
     """Return what a mirror moved from one place to the next.
 
     Args:
-        number: what tells it from others.
+        number: what distinguishes it from others.
         previous: where it began; None for the beginning.
         offset: where it ended.
         receipts: of its writers, as JSON.
@@ -154,7 +154,7 @@ def to_source(stretches: Sequence[MappedRange], position: int, goes_on_at: Calla
     Args:
         stretches: of one target partition, oldest first.
         position: target offset.
-        goes_on_at: tells which source offset the mirror wants next.
+        goes_on_at: returns which source offset the mirror wants next.
     """
     if not stretches:
         return None
@@ -169,7 +169,7 @@ def _spans(facts: Mapping[str, Any], passed: tuple[int, int]) -> tuple[OffsetSpa
         OffsetSpan(source, source + count, target, target + count) for source, target, count in facts.get("runs", ())
     ]
     unsure = [OffsetSpan(a, b, c, d, exact=False) for a, b, c, d in facts.get("unsure", ())]
-    if not exact and not unsure and facts.get("records"):  # a receipt from before stretches without runs were told
+    if not exact and not unsure and facts.get("records"):  # a receipt from before stretches without runs were recorded
         unsure = [
             OffsetSpan(*passed, facts.get("first_offset", UNKNOWN), facts.get("last_offset", -2) + 1, exact=False)
         ]

@@ -16,7 +16,7 @@ _At = tuple[int, int]
 _ZERO: _At = (0, 0)
 
 _FEW = 16
-"""Ranges over so many partitions are told whole."""
+"""Ranges over so many partitions are printed whole."""
 
 
 def later(one: Offset, other: Offset) -> Offset:
@@ -107,7 +107,7 @@ def moved_part(moved: OffsetRange) -> OffsetRange:
 
 
 def overlap(one: OffsetRange, other: OffsetRange) -> bool:
-    """Tell whether two ranges have changes in common; of a source with many logs, in any of its partitions.
+    """Return whether two ranges have changes in common; of a source with many logs, in any of its partitions.
 
     Raises:
         SourceDivergedError: they are not of one log.

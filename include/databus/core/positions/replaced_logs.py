@@ -37,7 +37,7 @@ class ReplaceableSource(Protocol):
 
 
 def is_of_former_log(place: Offset, standing: Offset) -> bool:
-    """Tell whether a place is of a log that was replaced by the one in which a flow stands."""
+    """Return whether a place is of a log that was replaced by the one in which a flow stands."""
     return (
         isinstance(place, BinlogOffset)
         and isinstance(standing, BinlogOffset)

@@ -1,4 +1,4 @@
-"""Topics that come and go under a flow's patterns: which were read whole, which are told to be gone."""
+"""Topics that come and go under a flow's patterns: which were read whole, which were reported as gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TopicsRead:
         batch: batch at which the flow stood.
         at: when.
         unread: topics with records that were not moved, also those that are gone.
-        told: topic that is gone, with all its records moved, and told → its life (`life_of`).
+        told: topic that is gone, with all its records moved, and reported → its life (`life_of`).
         place: where the flow stood (`place_of`); "" where an earlier databus wrote it.
     """
 
@@ -57,7 +57,7 @@ class TopicsRead:
 
 
 class TopicsReadStore(Protocol):
-    """Remembers it per flow; nothing but what is told of topics rests on it."""
+    """Remembers it per flow; nothing but reports of topics rests on it."""
 
     def load(self, flow: str) -> TopicsRead | None:
         """Return what was kept last, None before that. Raises CheckpointError."""
@@ -75,5 +75,5 @@ def place_of(standing: KafkaOffsets) -> str:
 
 
 def life_of(standing: KafkaOffsets, topic: str) -> str:
-    """Return what tells a topic, as far as it was read, from one of the same name that is read later."""
+    """Return what distinguishes a topic, as far as it was read, from one of the same name that is read later."""
     return f"{standing.ids.get(topic, '')}@{sum(standing.positions.get(topic, {}).values())}"

@@ -1,6 +1,6 @@
 """Protocols of the path: what its parts promise each other. Each method states its guarantee."""
 
-from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FollowingSink, PinningSink, RelayEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FollowingSink, PinningSink, RawRecordEncoder
 from databus.core.protocols.optional_source import (
     DefinedSource,
     PartitionedSource,
@@ -13,7 +13,7 @@ from databus.core.protocols.optional_source import (
 from databus.core.protocols.recorder import Clock, Recorder
 from databus.core.protocols.sink import FencedPlan, Sink, SlotWriter
 from databus.core.protocols.source import Source
-from databus.core.protocols.splits import Changes, DirectSplit, RelaySplit, Split
+from databus.core.protocols.splits import Changes, DirectSplit, RawRecordSplit, Split
 from databus.core.protocols.staging import NeededSegments, StagedPlans, StagingSource
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
     "NeededSegments",
     "PartitionedSource",
     "PinningSink",
+    "RawRecordEncoder",
+    "RawRecordSplit",
     "Recorder",
-    "RelayEncoder",
-    "RelaySplit",
     "RotatingSource",
     "SharedLogSource",
     "Sink",

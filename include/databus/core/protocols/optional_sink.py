@@ -28,7 +28,7 @@ class FollowingSink(Protocol):
 
 @runtime_checkable
 class PinningSink(Sink, Protocol):
-    """A sink whose outputs have ids, so that one that was deleted and made anew can be told from the one before."""
+    """A sink whose outputs have ids, so that one made anew is distinguished from the one before."""
 
     def prepare_known(
         self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs
@@ -57,7 +57,7 @@ class PinningSink(Sink, Protocol):
 
         Returns:
             What has to be in the outputs as they were; {} where each attempt writes all anew. None where it cannot be
-            told.
+            determined.
         """
         ...
 
@@ -87,14 +87,14 @@ class DirectEncoder(Protocol):
 
 
 @runtime_checkable
-class RelayEncoder(Protocol):
+class RawRecordEncoder(Protocol):
     """A picklable encoder of raw records."""
 
     def slot_of(self, partition: int) -> int:
         """Return the slot that writes a partition, always the same."""
         ...
 
-    def relay(self, records: Any) -> Any:
+    def encode_raw(self, records: Any) -> Any:
         """Return the records with the output they go to."""
         ...
 

@@ -48,7 +48,7 @@ class SharedLogSource(Source, Protocol):
     """A source whose log holds changes of others, too."""
 
     def changed_since(self, after: Offset) -> bool:
-        """Tell cheaply whether anything that this flow reads was changed behind a place; True where it cannot be told.
+        """Return cheaply whether anything that this flow reads was changed behind a place; True where not known.
 
         Many flows of one process may ask again and again: they share the reading.
         """
@@ -61,7 +61,7 @@ class SharedLogSource(Source, Protocol):
 
 @runtime_checkable
 class DefinedSource(Source, Protocol):
-    """A source whose server tells how the tables that it reads are defined now."""
+    """Source whose server knows the present definitions of the tables that it reads."""
 
     def tables_now(self) -> TablesNow:
         """Ask for the definitions of all tables of the flow at once; changes nothing."""
@@ -76,7 +76,7 @@ class DefinedSource(Source, Protocol):
         ...
 
     def tables_may_be_gone(self) -> bool:
-        """Tell whether something that was read since the last `tables_gone` says so; asks nobody."""
+        """Return whether something that was read since the last `tables_gone` says so; asks nobody."""
         ...
 
 

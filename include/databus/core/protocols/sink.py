@@ -86,12 +86,12 @@ class Sink(Protocol):
     def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:
         """Make missing outputs for (table, route) pairs and pin slots, partitions; idempotent. The path sets `prev`.
 
-        Tables have the columns that the flow's transforms leave, or none where a transform does not tell.
+        Tables have the columns that the flow's transforms leave, or none where a transform does not declare them.
         """
         ...
 
     def wrote_any_of(self, plan: Plan) -> bool:
-        """Tell whether any slot is already marked with this plan; False for sinks whose writes are idempotent."""
+        """Return whether any slot is already marked with this plan; False for sinks whose writes are idempotent."""
         ...
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:

@@ -45,14 +45,14 @@ class DirectSplit(Split, Protocol):
 
 
 @runtime_checkable
-class RelaySplit(Protocol):
-    """A split whose records can be handed on as they are, without becoming rows."""
+class RawRecordSplit(Protocol):
+    """Split whose raw records can be handed on as they are, without becoming rows."""
 
-    def relay(self, mine: Callable[[int], bool]) -> Generator[tuple[Any, int]]:
+    def read_raw(self, mine: Callable[[int], bool]) -> Generator[tuple[Any, int]]:
         """Yield `RawRecords` of the partitions that are mine, and how many were left out; the same at every call.
 
         Args:
-            mine: tells of a partition's number whether it is wanted.
+            mine: whether a partition (its number) is wanted.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Staging source, and what it is told of the plans in flight."""
+"""Staging source, and its view of the plans in flight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NeededSegments:
 
 
 class StagedPlans(Protocol):
-    """Tells what is still needed of that which a flow's source staged, for itself or beside it."""
+    """Returns what is still needed of that which a flow's source staged, for itself or beside it."""
 
     def in_flight(self) -> Collection[OffsetRange]:
         """Return the ranges of all plans of the flow that are in flight, those of sinks behind included."""
@@ -39,7 +39,7 @@ class StagedPlans(Protocol):
         ...
 
     def beside(self, name: str) -> NeededSegments | None:
-        """Return what is needed of what was staged under a name beside the flow's; None when that cannot be told."""
+        """Return what is needed of what was staged under a name beside the flow's; None when that is not known."""
         ...
 
     def held(self, name: str) -> AbstractContextManager[bool]:
@@ -55,7 +55,7 @@ class StagingSource(Protocol):
         """Delete what was staged long ago and is in no plan; only under the flow's lease.
 
         Args:
-            plans: tells what is planned.
+            plans: returns what is planned.
 
         Raises:
             SourceUnavailableError: the store cannot be used.

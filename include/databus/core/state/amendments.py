@@ -86,7 +86,7 @@ class AcceptedOutputs:
             takes what is there then, or makes it.
         replaced: those of them that were deleted, in the same form; the others stand, and are only to be forgotten.
         written: sink → "output[partition]" → records of the plan in flight that went to the former ones; of sinks that
-            can tell.
+            know.
     """
 
     who: str

@@ -69,7 +69,7 @@ class Aim:
     Attributes:
         mode: what is moved.
         suffix: put behind the names of topics and indices of a replay; "" for the live ones.
-        name: tells replays of one range apart: the same range under the same name is moved once.
+        name: distinguishes replays of one range: the same range under the same name is moved once.
     """
 
     mode: Mode
@@ -204,7 +204,7 @@ class RangedSource(Source, Protocol):
         """Return where a moment lies in the log.
 
         Raises:
-            OffsetPurgedError: the log that would tell was deleted.
+            OffsetPurgedError: the log that would show it was deleted.
         """
         ...
 
@@ -225,7 +225,7 @@ class FailoverSource(Protocol):
             standing: where the live flow stands.
 
         Raises:
-            SourceError: it cannot be told; names why, and nothing was read.
+            SourceError: it cannot be determined; names why, and nothing was read.
         """
         ...
 

@@ -21,7 +21,7 @@ class Lease(Protocol):
     epoch: Epoch
 
     def held(self) -> bool:
-        """Tell whether the lease is still ours as far as this process knows."""
+        """Return whether the lease is still ours as far as this process knows."""
         ...
 
     def confirm(self) -> None:
@@ -34,7 +34,7 @@ class Lease(Protocol):
         ...
 
     def successor_waiting(self) -> bool:
-        """Tell whether another run has registered that it waits for this lease."""
+        """Return whether another run has registered that it waits for this lease."""
         ...
 
     def release(self) -> None:
@@ -253,7 +253,7 @@ class LaggingSinks(Protocol):
 
 
 class History(Protocol):
-    """History of a flow: appended by the write that an entry tells of, never changed."""
+    """History of a flow: appended by the write that an entry records, never changed."""
 
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
         """Return the newest entries, newest first."""
@@ -275,5 +275,5 @@ class CheckpointStore(Batches, Amendments, Snapshots, LaggingSinks, History, Pro
         ...
 
     def connected(self) -> bool:
-        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
+        """Return whether the store can be asked just now, as far as is known here; asks nothing."""
         ...

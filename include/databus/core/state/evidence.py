@@ -35,7 +35,7 @@ class CommittedState:
         flow: flow name.
         checkpoint: the committed one.
         plan: the plan in flight; the sink may hold it in part or in whole already.
-        hashes: batch → hash of its plan, of commits whose entries tell it.
+        hashes: batch → hash of its plan, of commits whose entries have it.
         receipts: (batch, receipt in JSON) of the sink's commits in the order of their entries.
         accepted: output → when it was last accepted as another, of those that were.
         begins: place among the receipts → first of the batches that were merged into that one, where they were.

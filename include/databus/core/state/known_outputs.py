@@ -28,7 +28,7 @@ NOTHING_KNOWN = KnownOutputs()
 
 
 def known_outputs(checkpoint: Checkpoint | None, sink: str, live: Checkpoint | None = None) -> KnownOutputs:
-    """Return what a checkpoint tells of a sink's outputs.
+    """Return what a checkpoint holds of a sink's outputs.
 
     Args:
         checkpoint: of the flow that writes, None before its first.
@@ -73,7 +73,7 @@ class ChangedOutput:
 def changed_outputs(known: Mapping[str, str], found: Mapping[str, str]) -> list[ChangedOutput]:
     """Return the known outputs in whose place another one is found, or none; by name.
 
-    Where a server gives no ids, only that an output is gone can be told.
+    Where a server gives no ids, only that an output is gone can be determined.
     """
     changed = []
     for output, id_ in sorted(known.items()):
@@ -86,7 +86,7 @@ def changed_outputs(known: Mapping[str, str], found: Mapping[str, str]) -> list[
 def merged_outputs(
     before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Mapping[str, str]]:
-    """Return sink → output → what is known of it, after a batch that tells of some; the others stay as they were."""
+    """Return sink → output → what is known of it, after a batch that names some; the others stay as they were."""
     return {**before, **{sink: {**before.get(sink, {}), **known} for sink, known in after.items() if known}}
 
 

@@ -1,4 +1,4 @@
-"""The ledger: where every byte of a source's log ended, from a flow's first checkpoint on, as its history tells.
+"""The ledger: where every byte of a source's log ended, from a flow's first checkpoint on, as its history records.
 
 History is a chain: each entry says from where to where, and begins where the one before it ended. From it follows the
 coverage: spans that touch and never overlap, from the first checkpoint to the committed one, each in one state.
@@ -23,7 +23,7 @@ _FIRST = ("start", "adopt")
 class SpanState(enum.StrEnum):
     """Ledger state of a span of the log; exactly one holds for each byte.
 
-    A batch's bytes are told as one, for the log is not counted row by row; `LedgerSpan.tables` tells its rows
+    A batch's bytes are one figure, for the log is not counted row by row; `LedgerSpan.tables` has its rows
     apart. Bytes of XA transactions that are prepared and not resolved are PENDING, wherever they lie
     (`Ledger.pending`).
     """
@@ -38,7 +38,7 @@ class SpanState(enum.StrEnum):
     GAP = "gap"
     PENDING = "pending"
     UNKNOWN = "unknown"
-    """No entry tells: a hole in the history, always named in `Ledger.problems`."""
+    """Hole in the history: in no entry, always named in `Ledger.problems`."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class LedgerSpan:
         start: exclusive.
         end: inclusive.
         state: what became of it.
-        number: of the history entry; None where none tells.
-        batch: batch number after it; 0 where none tells.
+        number: of the history entry; None where no entry has it.
+        batch: batch number after it; 0 where no entry has it.
         bytes: log bytes; None when they are not known: a gap, a hole, a part of a batch, an entry of an older version.
         tables: counts by table.
         first_batch: number of the first batch, where several were merged; 0 where it is one.
         partial: a rewind went into the middle of this batch; counts and bytes are the whole batch's, or unknown.
-        cause: of a gap, or of a range that the history tells of but did not count.
+        cause: of a gap, or of a range that the history records but did not count.
     """
 
     start: Offset
@@ -333,7 +333,7 @@ def _of_another_log(one: Offset, other: Offset | None) -> bool:
 
 
 def _within(prepared: PreparedTransaction, span: LedgerSpan) -> bool:
-    """Tell whether a prepared transaction's first phase lies in a span of the same log."""
+    """Return whether a prepared transaction's first phase lies in a span of the same log."""
     start, end = span.start, span.end
     if not isinstance(start, BinlogOffset) or not isinstance(end, BinlogOffset):
         return False

@@ -14,7 +14,7 @@ _FIRST, _LAST = "first_offset", "last_offset"
 
 
 def mergeable(entry: HistoryEntry) -> bool:
-    """Tell whether an entry may become part of another: a commit with nothing held back or vanished."""
+    """Return whether an entry may become part of another: a commit with nothing held back or vanished."""
     if entry.action != "commit" or not entry.plan_hash or entry.previous is None:
         return False
     if isinstance(entry.offset, KafkaOffsets) and entry.offset.passed:
@@ -24,7 +24,7 @@ def mergeable(entry: HistoryEntry) -> bool:
 
 
 def goes_on(before: HistoryEntry, after: HistoryEntry) -> bool:
-    """Tell whether an entry goes on where another ended, in the same life of the same log, to the same outputs."""
+    """Return whether an entry goes on where another ended, in the same life of the same log, to the same outputs."""
     if after.previous is None or after.previous.compare(before.offset) is not Ordering.EQUAL:
         return False
     if after.first != before.number + 1 or after.epoch < before.epoch or _log(before.offset) != _log(after.offset):
@@ -94,7 +94,7 @@ def _receipts(entries: Sequence[HistoryEntry]) -> Iterable[Mapping[str, Any]]:
 def _facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what holds of an output over several batches: sums, the first and the last place, the partition behind it.
 
-    Runs of a mirror are left out: between the first and the last place, which record became which is not told any more.
+    Runs of a mirror are left out: between the first and the last place, which record became which is not known.
     """
     found: dict[str, Any] = _sums([{n: v for n, v in one.items() if n not in (_FIRST, _LAST)} for one in facts])
     placed = [one for one in facts if one.get(_FIRST, -1) >= 0]

@@ -53,13 +53,13 @@ class SourcePlan:
         table_changes: what statements do to names of tables and columns, in the order of the log, those of tables that
             are none of the flow's among them: one of these may take the place of one of the flow's.
         columns_moved: statements behind which names of a table's columns stand for others, in the order of the log.
-        bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
+        bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request reports
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
         passed: why the range is passed over unread by the source's own policy; "" for a range to read.
         lost: what the log does not hold any more of a range that was planned before; the rest is read.
         rows_before: of each table's schema, how many rows lie before a transaction boundary in front of its first one:
-            a range of so many ends before rows of this schema. Empty where a source does not tell.
+            a range of so many ends before rows of this schema. Empty where a source does not report.
         chunks: chunk files of a snapshot whose rows are delivered before those of the range; their rows are in `rows`.
     """
 

@@ -22,7 +22,7 @@ class ColumnStretch:
     Attributes:
         moved: the statement before it, None for the first stretch of a range.
         first: (`schema_id`, rows of the plan before its first one here) of each schema with rows, in their order; -1
-            rows where the source does not tell.
+            rows where the source does not report.
     """
 
     moved: MovedColumns | None

@@ -33,7 +33,7 @@ def key_forms(table: TableSchema) -> tuple[str, ...]:
 
 
 def keeps_text(before: Sequence[str], now: Sequence[str]) -> bool:
-    """Tell whether values of one form have the same text after an ALTER to another; the way back may be another thing.
+    """Return whether values of one form have the same text after an ALTER to another; the way back may differ.
 
     Args:
         before: the forms of a key's columns; empty where they are not known, which is taken for the same.

@@ -12,7 +12,7 @@ HEAD = 200
 
 @dataclass(frozen=True)
 class UnloggedChange:
-    """A statement that takes rows of captured tables away, or brings some, of which no row event tells.
+    """A statement that takes rows of captured tables away, or brings some, that no row event shows.
 
     Attributes:
         tables: `database.table` of the captured tables.

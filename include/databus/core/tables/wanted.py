@@ -39,7 +39,7 @@ class TablesNow:
         known: `database.table` of all tables that the account can see.
         unmatched: patterns of the flow that no table matches, as far as the account can see.
         partly_shown: `database.table` of captured tables of which the account may be shown some columns only.
-        tells: whether the account would be shown a table of this name or pattern if there were one.
+        tells: whether the account would see a table of this name or pattern if there were one.
     """
 
     place: str

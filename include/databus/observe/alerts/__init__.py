@@ -1,1 +1,1 @@
-"""Alerting: rules that judge a flow's figures, the memory that tells each alert once, and channels to operators."""
+"""Alerting: rules that judge a flow's figures, the memory that sends each alert once, and channels to operators."""

@@ -30,8 +30,8 @@ class NotificationTiming:
     """Notification intervals: how soon and how often an alert is sent.
 
     Attributes:
-        hold_s: a violation is told after it has held for so many seconds.
-        remind_s: an alert that is on is told again after so many seconds; None for never.
+        hold_s: a violation is sent after it has held for so many seconds.
+        remind_s: an alert that is on is sent again after so many seconds; None for never.
     """
 
     hold_s: float = 0.0
@@ -70,13 +70,13 @@ def step(
     patience: NotificationTiming,
     seen_at: datetime | None = None,
 ) -> tuple[AlertState, AlertEvent | None]:
-    """Return the state after a verdict, and the event that is to be told, if any.
+    """Return the state after a verdict, and the event to send, if any.
 
     Args:
         state: what is remembered.
         verdict: what was found.
         now: the time.
-        patience: how soon and how often it is told.
+        patience: how soon and how often it is sent.
         seen_at: when that was seen which was judged; None for now. One of two watchdogs may take long over a look: what
             the other has seen after it stays.
     """
@@ -107,6 +107,6 @@ def _while_on(
     if state.told_at is None or patience.remind_s is None:
         return state, None
     if state.told_at > now:
-        return replace(state, told_at=now), None  # told by a clock that was ahead
+        return replace(state, told_at=now), None  # sent by a clock that was ahead
     due = verdict is RuleVerdict.OVER and now - state.told_at >= timedelta(seconds=patience.remind_s)
     return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)

@@ -1,8 +1,8 @@
 """Alert outbox: the transition and pending notifications are one write, sending follows, so each is sent once.
 
 Whoever wins that write is the teller for a while, by the book's clock: those of machines differ. A teller that dies
-leaves what is owed behind, and the next evaluation takes it up: then a channel may get an alert twice (with the same
-incident and time), never not at all.
+leaves pending notifications behind, and the next evaluation sends them: then a channel may get an alert twice (with
+the same incident and time), never not at all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROUNDS = 20
 
 
 Ended = Callable[[Collection[str]], Collection[str]]
-"""Tells which of some runs are over, as far as it knows."""
+"""Returns which of some runs are over, as far as it knows."""
 
 
 def none_ended(_run_ids: Collection[str]) -> Collection[str]:
@@ -47,17 +47,17 @@ def none_ended(_run_ids: Collection[str]) -> Collection[str]:
 
 @dataclass
 class Outbox:
-    """Tells the alerts of one flow.
+    """Sends the alerts of one flow.
 
     Attributes:
         flow: flow name; "" for what concerns all flows.
         book: remembers states.
-        channels: where to tell.
+        channels: where to send.
         connections: resolves the channels' conn_ids.
-        clock: tells the time.
+        clock: gives the time.
         settings: installation and runbooks.
         teller: random name of this teller.
-        ended: tells which of some runs are over; asked of late ones only.
+        ended: returns which of some runs are over; asked of late ones only.
     """
 
     flow: str
@@ -76,26 +76,26 @@ class Outbox:
         patience: Callable[[AlertKind], NotificationTiming],
         seen_at: datetime | None = None,
     ) -> list[Alert]:
-        """Move the flow's alerts by what was observed, and give channels what they are owed.
+        """Update alert states from observations and send pending notifications.
 
         Args:
             observations: at most one for each kind and subject.
             known: kinds of which every subject that is over was observed: the others have recovered.
-            patience: how soon and how often alerts of a kind are told.
+            patience: how soon and how often alerts of a kind are sent.
             seen_at: when it was observed, None for now: it changes nothing of what others saw after that.
 
         Returns:
             The alerts decided on here; some other evaluation may have decided on others at the same time.
 
         Raises:
-            CheckpointError: the book does not answer; what was decided until then is owed.
+            CheckpointError: the book does not answer; what was decided until then is pending.
         """
         seen_at = seen_at or self.clock.now()
         noted = dict(self.book.load(self.flow))
         for key, at in noted.items():
             if at.problem:
                 log.warning(
-                    "flow %s: what was told of %s is not known, until it is raised again: %s",
+                    "flow %s: what was sent of %s is not known, until it is raised again: %s",
                     self.flow,
                     key,
                     at.problem,
@@ -156,7 +156,7 @@ class Outbox:
         return None
 
     def _is_past(self, key: str, state: AlertState) -> bool:
-        """Tell whether a state need not be remembered: its subject never comes back, and who looked before has told.
+        """Return whether a state need not be remembered: its subject never comes back, and it was sent before.
 
         Until then it keeps late lookers and a callback that is repeated from telling it again.
         """
@@ -171,7 +171,7 @@ class Outbox:
         return owed[-MAX_OWED:]
 
     def _alert(self, o: Observation, state: AlertState, event: AlertEvent, now: datetime) -> Alert:
-        # Of what is over little may be known: then it is told with what it was raised for.
+        # Of what is over little may be known: then it is sent with what it was raised for.
         run_id, run_url = (o.run_id, o.run_url) if o.run_id else (state.run_id, state.run_url)
         return Alert(
             installation=self.settings.installation,
@@ -234,7 +234,7 @@ class Outbox:
         return None
 
     def _send(self, alert: Alert, name: str) -> bool:
-        """Return whether nothing is owed to the channel any more for this alert."""
+        """Return whether the channel has no pending notification of this alert."""
         channel = next((c for c in self.channels if c.channel_name == name), None)
         if channel is None:
             log.error("alert %s: channel %s is not the flow's any more: dropped", alert.incident, name)
@@ -254,7 +254,7 @@ class Outbox:
 
 
 def _next(state: AlertState, silent: Collection[str]) -> tuple[Alert, str] | None:
-    """Return the oldest alert that a channel is owed; a channel that failed gets no younger one before it."""
+    """Return the oldest alert that is pending for a channel; a channel that failed gets no younger one before it."""
     return next(((o.alert, c) for o in state.owed for c in o.channels if c not in silent), None)
 
 
@@ -262,7 +262,7 @@ class MemoryBook:
     """An AlertBook of one process.
 
     Args:
-        clock: tells its time.
+        clock: gives its time.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:

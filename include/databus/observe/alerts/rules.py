@@ -26,9 +26,10 @@ class AlertWhen(AlertSpec):
         lag_rows: most rows not committed (estimated by the bytes a row took lately), e.g. 1_000_000; default None, no
             such bound.
         lag_bytes: most log bytes not committed, e.g. 1 << 30; default None, no such bound.
-        hold: time that lag has to be over without a break before it is told, e.g. timedelta(seconds=30); default 0.
+        hold: time that lag has to be over without a break before an alert is sent, e.g. timedelta(seconds=30); default
+            0.
         clear_ratio: share of the threshold at which lag and headroom have recovered, so that a value that swings around
-            it is told once, e.g. 0.5; default 0.8.
+            one alert is sent, e.g. 0.5; default 0.8.
         headroom: least time until the source's server may delete what the flow needs next, e.g. timedelta(hours=12);
             default None, the source's own bound.
         quarantine_rows: most rows that checks may hold back within `quarantine_within`, e.g. 10; default 0.
@@ -38,9 +39,9 @@ class AlertWhen(AlertSpec):
             alone. Default 10 minutes, None for never.
         run_time: longest time that a run takes (Airflow's deadline, and the lease's age for `databus watch`), e.g.
             timedelta(hours=1); default None, no such bound.
-        remind: time after which an alert that is still on is told again, e.g. timedelta(hours=4), at least a minute;
+        remind: time after which an alert that is still on is sent again, e.g. timedelta(hours=4), at least a minute;
             default None, never.
-        off: kinds that are not told, e.g. ("quality",); default none.
+        off: kinds that are not sent, e.g. ("quality",); default none.
     """
 
     kind: ClassVar[str] = "when"
@@ -74,7 +75,7 @@ class AlertWhen(AlertSpec):
         return self
 
     def patience(self, kind: AlertKind) -> NotificationTiming:
-        """Return how soon and how often alerts of a kind are told."""
+        """Return how soon and how often alerts of a kind are sent."""
         remind_s = self.remind_hours * 3600 if self.remind_hours is not None else None
         return NotificationTiming(self.hold_seconds if kind is AlertKind.LAG else 0.0, remind_s)
 
@@ -92,7 +93,7 @@ class Observation:
         kind: what it looked at.
         verdict: what it says.
         summary: one line for people, with the figure and the threshold.
-        subject: tells observations of a kind apart.
+        subject: distinguishes observations of a kind.
         figures: name → figure.
         range: range of the log concerned, "" when there is none.
         run_id: run concerned, "" when none.
@@ -115,7 +116,7 @@ class Observation:
 
 
 _MISSING_TOLD = 20
-"""Tables and topics that are told one by one, when a whole database goes."""
+"""Tables and topics that are named one by one, when a whole database goes."""
 
 LEASE = "lease"
 """Subject of the deadline that whoever holds the lease has missed; the others are runs."""
@@ -128,7 +129,7 @@ def late_run(key: str) -> str:
 
 
 def comes_once(key: str) -> bool:
-    """Tell whether what a state's key names never comes back once it is over: a run's missed deadline, a gap."""
+    """Return whether what a state's key names never comes back once it is over: a run's missed deadline, a gap."""
     return bool(late_run(key)) or key.startswith(f"{AlertKind.GAP}/")
 
 
@@ -138,7 +139,7 @@ JUDGED = frozenset(
         AlertKind.DEADLINE, AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.MISSING_TABLES, AlertKind.UNREACHABLE,
     }
 )  # fmt: skip
-"""Kinds that `judge` says something of; failures are told by tasks, Airflow's health by `databus watch`."""
+"""Kinds that `judge` says something of; failures are reported by tasks, Airflow's health by `databus watch`."""
 
 
 def judge(figures: FlowFigures, when: AlertWhen) -> list[Observation]:

@@ -65,7 +65,7 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
             f"{other.wanted[0]} to {other.wanted[1]}, asked for by {other.who}), which is not done: it stands at "
             f"{piece.stands or 'its start'}",
             hint=f"Run that one to its end first: `databus backfill {flow.name} --from {start} --to {end} --execute`, "
-            f"or clear its run of {dag_name(flow.name)} in Airflow. What is left then is told and moved.",
+            f"or clear its run of {dag_name(flow.name)} in Airflow. What is left then is shown and moved.",
         )
 
 

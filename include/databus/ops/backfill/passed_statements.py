@@ -60,7 +60,7 @@ def pass_by_statement(
 
 
 def _decided(store: Amendments, flow: str, passed: OffsetRange) -> bool:
-    """Tell whether a person moved the live flow over a range."""
+    """Return whether a person moved the live flow over a range."""
     for gap in store.gaps(flow):
         try:
             if gap.decision == SKIPPED and not gap.of_sink and overlap(passed, OffsetRange(gap.start, gap.end)):
@@ -76,7 +76,7 @@ def _way_on(flow: Flow, backfill: Backfill) -> str:
     if aim.mode is Mode.REPLAY:
         words += [f"--suffix {aim.suffix}" if aim.suffix else "--into-live", *([f"--name {aim.name}"] * bool(aim.name))]
     return (
-        "What came before it is moved; whether it wrote a table of the flow, its text alone tells. Set the sinks right "
+        "What came before it is moved; whether it wrote a table of the flow, its text alone shows. Set the sinks right "
         f"if it did, then run the same range with --past-statements: `{' '.join(words)} --past-statements --execute`. "
         "It is passed over and named in the backfill's ledger; all else is moved."
     )

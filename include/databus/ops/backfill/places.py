@@ -116,7 +116,7 @@ def _delivered_before(
 
 
 def is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:
-    """Tell whether a backfill is that of a range, which a former server's places may name as well."""
+    """Return whether a backfill is that of a range, which a former server's places may name as well."""
     ends = ((known.range.start, span.start), (known.range.end, span.end))
     return known.aim == aim and all(one.compare(other) is Ordering.EQUAL for one, other in ends)
 

@@ -52,7 +52,7 @@ class Places:
             BackfillRangeError: it ends before it begins, or is no range.
             BackfillFutureError: it ends in the future.
             BackfillOpenError: its end has only just been, and may still come to hold more.
-            OffsetPurgedError: the server has deleted the log that would tell where it begins.
+            OffsetPurgedError: the server has deleted the log that would show where it begins.
             PlaceError, SourceError: a word names no place of the source's log.
         """
         require_place(self.flow, start, "from")
@@ -109,7 +109,7 @@ class Places:
         if fixed is not None:
             return fixed
         found = on_timeline(self.flow, self._found(when), self.checkpoint.offset)
-        # Neighbours were fixed by what the log told then: moments keep their order whatever clocks did.
+        # Neighbours were fixed by what the log held then: moments keep their order whatever clocks did.
         for boundary in known:
             self._require_order(when, found, boundary)
             found = (later if boundary.at < when else earlier)(found, boundary.offset)
@@ -121,7 +121,7 @@ class Places:
         if isinstance(found, BinlogOffset) and found.compare(boundary.offset) is Ordering.DIVERGED:
             raise SourceDivergedError(
                 f"flow {self.flow.name}: {when.isoformat()} lies at {found}, which cannot be ordered with the place of "
-                f"{boundary.at.isoformat()}, {boundary.offset}: a failover lies between them, and GTIDs do not tell",
+                f"{boundary.at.isoformat()}, {boundary.offset}: a failover lies between them, and GTIDs do not help",
                 hint="Choose a time further from it, or name the range by GTID.",
             )
 

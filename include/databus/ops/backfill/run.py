@@ -54,7 +54,7 @@ class BackfillRequest:
         aim: what is moved, where to.
         in_order: whether it waits until earlier ranges of the same aim are done.
         consents: whether the user agrees to what a sink would refuse, and to rows that come once more where markers
-            have expired and nothing tells whether they came.
+            have expired and nothing shows whether they came.
         passes: whether transactions that are logged by statement are passed where no skip of the flow decided on them.
     """
 
@@ -107,7 +107,7 @@ def take_up(flow: Flow, services: Services, wanted: BackfillRequest, who: str) -
             a part of it up is not done.
         SourceDivergedError, OffsetInvalidError: after a failover, an end cannot be found in the log that is read now.
         SinkSettingError: a sink refuses older rows after newer ones, and the user did not consent; or after a failover
-            it could not tell which are the older ones.
+            it does not know which are the older ones.
         LeaseBusyError: another run plans for longer than a minute.
     """
     store = _store(services)
@@ -197,8 +197,8 @@ def _planned(
     if wanted.aim.mode is Mode.MISSING:
         if later(span.end, checkpoint.offset).compare(checkpoint.offset) is Ordering.AFTER:
             raise BackfillOpenError(
-                f"flow {flow.name}: what is missing up to {wanted.end} ({span.end}) cannot be told yet: the live flow "
-                f"stands at {checkpoint.offset} and moves what follows by itself",
+                f"flow {flow.name}: what is missing up to {wanted.end} ({span.end}) cannot be determined yet: the live "
+                f"flow stands at {checkpoint.offset} and moves what follows by itself",
                 hint="Let the live flow run up to there first, or end the range where it stands: --to "
                 f"{place_word(checkpoint.offset)} (in Airflow `to`).",
             )
@@ -259,7 +259,7 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: BackfillR
 
 
 def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
-    """Tell whether a range lies before another, or may: GTIDs do not order all places of two servers."""
+    """Return whether a range lies before another, or may: GTIDs do not order all places of two servers."""
     order = other.range.end.compare(backfill.range.start)
     start = backfill.range.start
     may_be = isinstance(start, BinlogOffset) or is_foreign(start)
@@ -267,7 +267,7 @@ def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
 
 
 def _is_lost(other: Backfill, backfill: Backfill) -> bool:
-    """Tell whether a range was of a log that another one replaced since: nobody can move what is left of it."""
+    """Return whether a range was of a log that another one replaced since: nobody can move what is left of it."""
     return is_of_former_log(other.range.end, backfill.range.start)
 
 
@@ -279,7 +279,7 @@ def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: B
         f"{earlier.backfill.range}"
     )
     ahead = next(piece.name for piece in earlier.pieces if not piece.done)
-    try:  # stores tell who holds a lease to those who want it; the epoch that this raises is nobody's
+    try:  # stores show who holds a lease to those who want it; the epoch that this raises is nobody's
         services.store.claim(ahead, run.identity.run_id, 0).release()
     except LeaseBusyError as error:
         raise BackfillWaitsError(f"{what}, which is being moved: {error.message}", hint=error.hint) from error

@@ -61,7 +61,7 @@ class PieceState:
             "range": self.range.to_json(),
             "stands": str(self.stands) if self.stands else None,
             "done": self.done,
-            "rows": self.rows.to_json(),
+            "rows": self.rows.figures,
             "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "bytes": self.bytes,
             "batches": self.batches,
@@ -141,7 +141,7 @@ class BackfillState:
             "asked_by": backfill.who,
             "asked_at": backfill.at.isoformat(),
             "done": self.done,
-            "rows": self.rows.to_json(),
+            "rows": self.rows.figures,
             "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "pieces": [piece.to_json() for piece in self.pieces],
         }

@@ -77,7 +77,7 @@ def execute(
 
     Raises:
         LeaseBusyError: a run holds the flow.
-        RecordingError: the ledger cannot tell up to where it knows the history.
+        RecordingError: the ledger does not know up to where it knows the history.
         MarkerDivergedError, ConfigError: see `preview`.
     """
     store = services.store
@@ -195,7 +195,7 @@ def _adoption(
 
 
 def _is_idle(mark: SlotMark, known: Sequence[int], slot: int) -> bool:
-    """Tell whether a slot took no part in the last batch, and holds what it held then: the flow has fewer slots now."""
+    """Return whether a slot took no part in the last batch, and holds what it held: the flow has fewer slots now."""
     return slot < len(known) and mark.batch <= known[slot] < max(known)
 
 

@@ -38,7 +38,7 @@ def require_place(flow: Flow, text: str, option: str = "place") -> None:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether a text is meant as an offset in JSON."""
+    """Return whether a text is meant as an offset in JSON."""
     return text.lstrip().startswith("{")
 
 

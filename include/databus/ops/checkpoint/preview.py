@@ -35,14 +35,14 @@ _NEW_LOG = (
 
 @dataclass(frozen=True)
 class PassedHistory:
-    """Passed range between two places, as far as the history tells.
+    """Passed range between two places, as far as the history records.
 
     Attributes:
         batches: committed batches that lie in it, whole or in part.
         rows: rows they read, by table.
         outputs: sink → outputs they wrote to.
         written: sink → records they wrote.
-        complete: whether the history tells of all of it.
+        complete: whether the history records all of it.
         skipped: whether the flow was moved forward over a part of it.
     """
 
@@ -64,7 +64,7 @@ class CheckpointMove:
         back: whether it goes back.
         start: where the flow stands.
         end: where it would stand.
-        bytes: log bytes between the two, None when that cannot be told.
+        bytes: log bytes between the two, None when that cannot be determined.
         passed: what was committed between the two; of a move forward nothing.
         pending: the plan in flight, which is closed first.
         half_written: sinks that hold a part of it.
@@ -237,11 +237,11 @@ def _in_any(jumped: Sequence[OffsetRange], moved: OffsetRange) -> bool:
     try:
         return any(overlap(one, moved) for one in jumped)
     except SourceDivergedError:
-        return True  # nothing tells that it does not
+        return True  # nothing shows that it does not
 
 
 def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset) -> PassedHistory:
-    """Return what a move back passes; where the history does not tell all of it, any known output may have got rows."""
+    """Return what a move back passes; where the history lacks some of it, any known output may have got rows."""
     passed = passed_over(history, checkpoint.offset, end)
     if passed.complete:
         return passed
@@ -279,7 +279,7 @@ def _effect(name: str, ends: Ends, passed: PassedHistory, *, back: bool) -> Sink
     effect = ends.sinks[name].effect_of(passed.outputs.get(name, ()), back=back)
     if not back:
         return effect
-    more = "" if passed.complete else " and more (the history does not tell all of it)"
+    more = "" if passed.complete else " and more (the history does not record all of it)"
     count = f"up to {counted(passed.written.get(name, 0), 'record')}{more}"
     first = ", and what was skipped for the first time" if passed.skipped else ""
     return SinkEffect(name, f"{count} again{first}: {effect.effect}", effect.refused)

@@ -111,7 +111,7 @@ def _on_new_log(flow: Flow, services: Services, source: Source, checkpoint: Chec
 
 
 def _may_be_new(source: ReplaceableSource, checkpoint: Checkpoint) -> bool:
-    """Tell whether a log has replaced that of a checkpoint, or may have: where it deleted the place, a person knows."""
+    """Return whether a log has replaced that of a checkpoint, or may have, where it deleted the place."""
     if source.log_replaced(checkpoint.offset) is not None:
         return True
     purged = missing(cast("Source", source), checkpoint)

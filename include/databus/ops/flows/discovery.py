@@ -108,7 +108,7 @@ class _Others:
     mention: str
 
     def own(self, defined: str, file: Path) -> bool:
-        """Tell whether a file that is read defines what was met in `defined` while it was imported."""
+        """Return whether a file that is read defines what was met in `defined` while it was imported."""
         there = Path(defined).resolve()
         return there == file.resolve() or there not in self.files or not _mentions(there, self.mention)
 

@@ -1,4 +1,4 @@
-"""Airflow's own health, as its api-server tells it to anybody."""
+"""Airflow's own health, as its api-server reports it to anybody."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AirflowHealth:
     def look(self) -> dict[str, str]:
         """Return part → what is wrong with it, "" when it is well.
 
-        Of a part that nobody can tell about there is no entry: an api-server that is away tells of nothing else, and
+        A part of which nothing is known has no entry: an api-server that is away reports nothing else, and
         without its database it calls every part unhealthy whose heartbeats are in there.
         """
         address = f"{self.url.rstrip('/')}/api/v2/monitor/health"

@@ -1,4 +1,4 @@
-"""Evaluate a flow's rules and tell its alerts: used by Airflow's tasks and by `databus watch`."""
+"""Evaluate a flow's rules and send its alerts: used by Airflow's tasks and by `databus watch`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Teller:
         book: remembers states.
         connections: resolves the channels' conn_ids.
         settings: installation and runbooks.
-        clock: tells the time.
-        ended: tells which of some late runs are over.
+        clock: gives the time.
+        ended: returns which of some late runs are over.
     """
 
     book: AlertBook
@@ -52,7 +52,7 @@ class Teller:
         known: Collection[AlertKind],
         seen_at: datetime | None = None,
     ) -> list[Alert]:
-        """Tell what observations of a flow change; see `Outbox.consider`.
+        """Send what observations of a flow change; see `Outbox.consider`.
 
         Raises:
             CheckpointError: the book does not answer.
@@ -98,14 +98,14 @@ def evaluate(
     clock: Clock | None = None,
     ended: Ended = none_ended,
 ) -> list[Alert]:
-    """Look at a flow, judge it and tell; a failure to do so is logged and never raised.
+    """Look at a flow, judge it and notify; a failure to do so is logged and never raised.
 
     Args:
         flow: the flow; one without channels is left alone.
         connections: resolves conn_ids.
         events: what the caller itself observed, such as a task that failed.
-        clock: tells the time.
-        ended: tells which of some late runs are over, beside those that were audited.
+        clock: gives the time.
+        ended: returns which of some late runs are over, beside those that were audited.
     """
     if not channels_of(flow):
         return []
@@ -122,17 +122,17 @@ def evaluate(
         log.warning("flow %s: alerts were not evaluated: %s", flow.name, error)
     except Exception:
         log.exception("flow %s: alerts were not evaluated", flow.name)
-    # Without the book nobody knows what was told already: better twice than not at all.
+    # Without the book nobody knows what was sent already: better twice than not at all.
     over = [event for event in events if event.verdict is RuleVerdict.OVER]
     try:
         return Teller(MemoryBook(), connections, settings, clock).tell(flow, over, ())
     except Exception:
-        log.exception("flow %s: %d alerts were not told", flow.name, len(over))
+        log.exception("flow %s: %d alerts were not sent", flow.name, len(over))
         return []
 
 
 def _ended(look: FlowLook, others: Ended) -> Ended:
-    """Return who tells which runs are over: the records, which hold those that were audited, and others."""
+    """Return the source of runs that are over: the records, which hold those that were audited, and others."""
     return lambda runs: {*look.audited(runs), *others(runs)}
 
 

@@ -22,7 +22,7 @@ class FlowPosition:
         flow: flow name.
         committed: committed offset in text form, "" before the first run.
         head: head of the source's log in text form.
-        lag_bytes: log bytes between them, None where the source cannot tell or before the first run.
+        lag_bytes: log bytes between them, None where the source does not know or before the first run.
         lag_seconds: age of the oldest uncommitted change; 0.0 when nothing is to be moved.
         running: whether a run holds the flow's lease.
         changed: whether anything of the flow's own was changed; None where only the whole log was looked at.
@@ -44,7 +44,7 @@ class FlowPosition:
         return self.lag_bytes != 0 if self.changed is None else self.changed
 
     def within(self, max_seconds: float | None, max_bytes: int | None) -> bool:
-        """Tell whether the lag is known and does not exceed what is given; a flow that never ran is not."""
+        """Return whether the lag is known and does not exceed what is given; a flow that never ran is not."""
         if not self.committed:
             return False
         asked = [(self.lag_seconds, max_seconds), (self.lag_bytes, max_bytes)]

@@ -124,7 +124,7 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
 
 
 def _begins_at_the_head(flow: Flow, services: Services) -> bool:
-    """Tell whether all that a flow will read is logged from now on: no row has an earlier definition than today's."""
+    """Return whether all that a flow will read is logged from now on: no row has an earlier definition than today's."""
     return flow.source.begins_at_head() and services.store.load(flow.name) is None
 
 

@@ -50,7 +50,7 @@ class FlowLook:
         flow: the flow.
         connections: resolves its conn_ids.
         settings: where the records are.
-        clock: tells the time.
+        clock: gives the time.
     """
 
     flow: Flow
@@ -270,5 +270,5 @@ def _rows(lag_bytes: int | None, figures: FlowFigures, checkpoint: Checkpoint) -
     recent = figures.recent
     if recent is not None and recent.bytes and recent.rows:
         return round(lag_bytes * recent.rows / recent.bytes)
-    rows = sum(counts.read for counts in checkpoint.counts.values())
+    rows = sum(counts.read - counts.snapshot for counts in checkpoint.counts.values())
     return round(lag_bytes * rows / checkpoint.bytes) if rows and checkpoint.bytes else None

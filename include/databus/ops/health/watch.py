@@ -1,7 +1,7 @@
-"""A watchdog outside Airflow: looks at all flows, judges them by the same rules, tells the same channels.
+"""A watchdog outside Airflow: looks at all flows, judges them by the same rules, notifies the same channels.
 
 It needs neither scheduler, triggerer nor metadata database. Alerts are remembered in ZooKeeper, so that it and
-Airflow's tasks tell each one once; what is to be told while ZooKeeper itself is away is remembered here.
+Airflow's tasks notify of each one once; notifications while ZooKeeper itself is away are remembered here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FlowWatch:
         connections: resolves conn_ids.
         settings: where the records are.
         airflow: whose health is asked for; None for nobody's.
-        clock: tells the time.
+        clock: gives the time.
     """
 
     dags: Path | None
@@ -86,7 +86,7 @@ class FlowWatch:
     _files: tuple[tuple[str, int, int], ...] | None = field(default=None, init=False)
 
     def round(self) -> Round:
-        """Look at every flow, judge and tell; what goes wrong with one flow harms no other."""
+        """Look at every flow, judge and notify; what goes wrong with one flow harms no other."""
         started = time.monotonic()
         flows = self._flows()
         with ThreadPoolExecutor(min(_AT_ONCE, len(flows) or 1)) as pool:
@@ -161,8 +161,8 @@ class FlowWatch:
             try:
                 told = self._teller(look).tell(flow, observations, known, figures.at)
             except CheckpointError as error:
-                return figures, [], f"flow {flow.name}: alerts were not told: {error}"
-            # What was told while ZooKeeper was away is over.
+                return figures, [], f"flow {flow.name}: alerts were not sent: {error}"
+            # What was notified while ZooKeeper was away is over.
             return figures, told + self._teller(None).tell(flow, (), (AlertKind.UNREACHABLE,)), ""
         away = [o for o in observations if o.kind is AlertKind.UNREACHABLE]
         return figures, self._teller(None).tell(flow, away, (AlertKind.UNREACHABLE,)), ""
@@ -173,7 +173,7 @@ class FlowWatch:
         return Teller(book, self.connections, self.settings, self.clock, ended)
 
     def _tell_health(self, flows: Sequence[Flow], health: dict[str, str]) -> list[Alert]:
-        """Tell every channel of any flow which parts of Airflow are not well; remembered where the first one can be."""
+        """Notify every channel of any flow of unwell parts of Airflow; remembered where the first one can be."""
         told = [flow for flow in flows if AlertKind.AIRFLOW not in rules_of(flow).off]
         channels: dict[str, ChannelSpec] = {c.channel_name: c for flow in told for c in channels_of(flow)}
         if not channels:
@@ -211,7 +211,7 @@ class FlowWatch:
 
 
 def _stamps(root: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what tells whether a DAG file has changed: path, time and size of each."""
+    """Return a fingerprint of the DAG files: path, time and size of each."""
     stamps = []
     for file in dag_files(root):
         with contextlib.suppress(OSError):  # gone since it was listed
@@ -226,7 +226,7 @@ def run(watch: FlowWatch, every_s: float, wait: Callable[[float], bool], after: 
     Args:
         watch: the watch.
         every_s: from the start of one round to the start of the next.
-        wait: sleeps, and tells whether a stop was asked for.
+        wait: sleeps, and returns whether a stop was asked for.
         after: called after each round.
     """
     while True:

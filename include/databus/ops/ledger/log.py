@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from databus.core.batches.counts import STATEMENTS
+from databus.core.batches.counts import STATEMENTS, TableCounts
 from databus.core.errors.source import (
     DecodeError,
     OffsetInvalidError,
@@ -25,7 +25,7 @@ from databus.runtime.context import Services
 
 _NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
 _NAMED = 5
-"""Gaps that are told one by one, the newest."""
+"""Gaps that are listed one by one, the newest."""
 
 
 def log_evidence(flow: Flow, services: Services, spans: Sequence[LedgerSpan], other: frozenset[int]) -> Evidence:
@@ -37,8 +37,8 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[LedgerSpan], ot
         flow: the flow as it is defined now.
         services: where to connect.
         spans: batches to read again; others than whole batches are left out.
-        other: batches that were read under another definition of the flow or by other code: differences are told, but
-            may be right.
+        other: batches that were read under another definition of the flow or by other code: differences are reported,
+            but may be right.
 
     Raises:
         SourceUnavailableError: the server does not answer.
@@ -101,7 +101,8 @@ def _differences(source: Source, span: LedgerSpan) -> tuple[list[str], bool]:
         source.discard(planned)
     lines, fewer = [], False
     for table in sorted({*rows, *span.tables}):
-        counted = span.tables[table].read if table in span.tables else 0
+        counts = span.tables.get(table, TableCounts())
+        counted = counts.read - counts.snapshot  # what a snapshot brought is not in the log
         if planned.bound and rows[table] < counted:
             fewer = True
         elif counted != rows[table]:

@@ -100,7 +100,7 @@ def merged(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> tuple[Hist
 
 
 def begins_anew(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> bool:
-    """Tell whether history starts from scratch and has no pages yet: those that are there are of an earlier life."""
+    """Return whether history starts from scratch and has no pages yet: those that are there are of an earlier life."""
     if not history or history[0].action != "start":
         return False
     page = next((page for page in pages if page.number == history[0].number), None)
@@ -120,9 +120,9 @@ def summary(state: LedgerState) -> dict[str, Any]:
         "entries_not_paged": state.unpaged,
         "bytes": sum(sizes.values()),
         "bytes_by_state": {str(name): size for name, size in sizes.items() if size},
-        "rows": TableCounts.total(ledger.tables.values()).to_json(),
+        "rows": TableCounts.total(ledger.tables.values()).figures,
         "sinks": {name: counts.to_json() for name, counts in ledger.sinks.items()},
-        "tables": {name: counts.to_json() for name, counts in ledger.tables.items()},
+        "tables": {name: counts.figures for name, counts in ledger.tables.items()},
         "rows_replayed": ledger.replayed,
         "spans": [_span(spans) for spans in _alike(ledger.spans)],
         "gaps": [gap.to_json() for gap in state.gaps],
@@ -156,5 +156,5 @@ def _span(spans: Sequence[LedgerSpan]) -> Mapping[str, Any]:
         "kind": f"{kind}: {first.cause}" if first.cause else kind,
         "batches": batches if kind == "read" else None,
         "bytes": sum(known) if len(known) == len(spans) else None,
-        **rows.to_json(),
+        **rows.figures,
     }

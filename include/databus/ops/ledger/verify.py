@@ -219,7 +219,7 @@ def _trimmed(alone: Mapping[str, Sequence[HistoryEntry]]) -> dict[str, int]:
 
 
 def _was_trimmed(report: ReportFact, trimmed: Mapping[str, int]) -> bool:
-    """Tell whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
+    """Return whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
     sinks = {sink for sink, _ in report.receipts}
     return bool(sinks) and all(sink in trimmed and report.batch < trimmed[sink] for sink in sinks)
 

@@ -69,7 +69,7 @@ class GroupSync:
             flow: the mirror.
             services: the installation.
             kept: clients, one for a group, that stay open on each side from one time to the next, until `close`.
-            monotonic: tells the time in seconds.
+            monotonic: gives the time in seconds.
         """
         self._flow, self._services, self._kept, self._now = flow, services, kept, monotonic
         self._spec = mirror_sink(flow)

@@ -33,7 +33,7 @@ class MirrorLink:
     sink: MirrorTopics
 
     def passes(self, topic: str, came_from: frozenset[str]) -> bool:
-        """Tell whether records of a topic that bear the marks of these sites go this way."""
+        """Return whether records of a topic that bear the marks of these sites go this way."""
         kept_out = self.source.leave_out
         return self.sink.wants(topic) and kept_out not in came_from and not (kept_out == "*" and came_from)
 

@@ -142,7 +142,7 @@ class KeptMap:
         return found
 
     def _tells(self, near: Sequence[MappedRange], position: int, *, back: bool = False) -> bool:
-        """Tell whether what was found near a position is all that its image rests on.
+        """Return whether what was found near a position is all that its image rests on.
 
         It is where a span with known bounds holds the position, for what was pruned is older than what was not; where
         the position lies behind the furthest stretch, which is never pruned, if its bounds are known; else where all

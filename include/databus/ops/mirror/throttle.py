@@ -27,7 +27,7 @@ class Stoppable(Protocol):
     """Stoppable wait, as `Drain`."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long or until a stop is asked for; tell whether it was."""
+        """Wait so long or until a stop is asked for; return whether it was."""
         ...
 
 

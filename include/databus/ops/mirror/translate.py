@@ -105,7 +105,7 @@ def mapped(
 ) -> list[tuple[Place, OffsetSpan]]:
     """Return where the offsets [first, upto) of a partition went: places on the other side, with spans in order.
 
-    After a rewind an offset has several images; all are told, oldest first.
+    After a rewind an offset has several images; all are returned, oldest first.
 
     Args:
         flow: the mirror.

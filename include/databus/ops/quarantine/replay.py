@@ -67,7 +67,7 @@ def replay_rows(
 
     Raises:
         LeaseBusyError: another replay of the flow runs.
-        MarkerDivergedError: nothing tells any more whether the sinks hold an unfinished replay, and the user did not
+        MarkerDivergedError: nothing shows any more whether the sinks hold an unfinished replay, and the user did not
             consent.
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
@@ -176,7 +176,7 @@ class _Replays:
             raise
 
     def is_refusal(self, error: DatabusError, origin: int) -> bool:
-        """Tell whether an error concerns the rows of one batch alone; one whose log is gone says what to do."""
+        """Return whether an error concerns the rows of one batch alone; one whose log is gone says what to do."""
         if concerns_its_rows_alone(error):
             return True
         moved = next(iter(self._ranges.told(origin)), None)
@@ -190,7 +190,7 @@ class _Replays:
         return is_gone(error, moved, standing.offset if standing else None)
 
     def _close(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow], why: DatabusError) -> ReplayResult:
-        """Close a replay whose rows cannot be read any more: the markers tell what became of them."""
+        """Close a replay whose rows cannot be read any more: the markers show what became of them."""
         with self._sinks(plan) as sinks:
             closed = close_for_good(sinks, marked, self.lease)
         states, held = settled(taken, plan.batch, self._sinks_of(taken, sinks), closed)
@@ -305,7 +305,7 @@ class _Replays:
                 )
 
     def _takes_up(self, pending: Plan, taken: Sequence[HeldRow]) -> bool:
-        """Tell whether a replay in flight may be finished by flow and code as they are (see `Flow.takes_up`)."""
+        """Return whether a replay in flight may be finished by flow and code as they are (see `Flow.takes_up`)."""
         specs = self._flow.hashes_alike(self.session.identity.code_version)
         return any(_hash(spec, taken) == pending.spec_hash for spec in specs)
 

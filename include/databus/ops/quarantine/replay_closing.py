@@ -1,4 +1,4 @@
-"""Rows of a replay that cannot be finished: the markers tell which sinks have them."""
+"""Rows of a replay that cannot be finished: the markers show which sinks have them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def stages_of(taken: Sequence[HeldRow]) -> tuple[dict[str, str], list[HeldRow]]:
 def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[ReplayRefusal]:
     """Return the rows that a replay would refuse because a sink is behind.
 
-    Whether the log still has the ranges of the others, and whether these are known, the replay alone tells.
+    Whether the log still has the ranges of the others, and whether these are known, the replay alone shows.
 
     Args:
         flow: the flow.

@@ -16,12 +16,12 @@ from databus.ops.checkpoint.targets import ALL_HISTORY
 from databus.records.quarantine import HeldRows
 
 RANGE_UNKNOWN = "quarantine_range_unknown"
-"""Code of the error for a batch whose range nothing tells any more."""
+"""Code of the error for a batch whose range nothing shows any more."""
 
 
 @dataclass(frozen=True)
 class BatchRanges:
-    """Ranges of a flow's batches, as reports and history tell them.
+    """Ranges of a flow's batches, as reports and history records them.
 
     Attributes:
         flow: flow name.
@@ -41,7 +41,7 @@ class BatchRanges:
         It is the same before and after a report is filled in from history: it is part of the hash of a replay's plan.
 
         Raises:
-            ConfigError: neither a report nor the history tells it.
+            ConfigError: neither a report nor the history records it.
         """
         for found in self.told(batch):
             return found
@@ -64,7 +64,7 @@ class BatchRanges:
     def as_written(self, plan: Plan, batch: int, sinks: Mapping[str, Sink]) -> OffsetRange:
         """Return the range of a batch in that of its forms which markers of a replay's plan hold.
 
-        `021bfd3` took a range with all its partitions where only the history told it.
+        `021bfd3` took a range with all its partitions where only the history had it.
 
         Args:
             plan: the replay's plan, found unfinished.
@@ -86,7 +86,7 @@ class BatchRanges:
         return next(mine, None) or self.of(batch)
 
     def told(self, batch: int) -> Iterator[OffsetRange]:
-        """Yield the forms in which the range of a batch is told."""
+        """Yield the forms in which the range of a batch is recorded."""
         reported = self.rows.batch_range(batch)
         if reported is not None:
             yield reported

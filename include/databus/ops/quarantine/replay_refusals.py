@@ -1,4 +1,4 @@
-"""Refusals of replays: why a batch's rows cannot be sent as things are, and how it is told."""
+"""Refusals of replays: why a batch's rows cannot be sent as things are, and the messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReplayRefusal:
 
 
 def is_gone(error: DatabusError, moved: OffsetRange, standing: Offset | None) -> bool:
-    """Tell whether an error says that the rows of a range cannot be read any more.
+    """Return whether an error says that the rows of a range cannot be read any more.
 
     Args:
         error: what reading it raised.
@@ -56,16 +56,16 @@ def is_gone(error: DatabusError, moved: OffsetRange, standing: Offset | None) ->
 
 
 def concerns_its_rows_alone(error: DatabusError) -> bool:
-    """Tell whether an error that a replay met at its range says nothing of other ranges."""
+    """Return whether an error that a replay met at its range says nothing of other ranges."""
     return error.code in {SINK_BEHIND, RANGE_UNKNOWN}
 
 
 def require_none(flow: str, done: Sequence[ReplayResult], refused: Sequence[ReplayRefusal]) -> None:
-    """Tell the replays that were refused together, once the others are done.
+    """Raise the refused replays together, once the others are done.
 
     Raises:
         ReplaysRefusedError: some were; it holds what the others did.
-        DatabusError: the reason, where there is nothing else to tell.
+        DatabusError: the reason, where there is only one.
     """
     if not refused:
         return
@@ -113,7 +113,7 @@ def require_passed(flow: Flow, store: LaggingSinks, moved: OffsetRange, taken: S
             raise CheckpointConflictError(
                 f"flow {flow.name}: sink {name} is behind: it stands at {own.offset}, and has yet to pass "
                 f"{moved.start} to {moved.end}, where the rows are",
-                hint=f"Run the flow until it has caught up (`databus checkpoint show {flow.name}` tells where it "
+                hint=f"Run the flow until it has caught up (`databus checkpoint show {flow.name}` shows where it "
                 "stands), then replay.",
                 code=SINK_BEHIND,
             )

@@ -22,7 +22,7 @@ from databus.records.quarantine import OTHERWISE, HeldRow, HeldState
 log = logging.getLogger(__name__)
 
 MOVED_AGAIN = "quarantine_moved_again"
-"""Code of the error for rows of which nothing tells whether the flow has moved them again since a rewind."""
+"""Code of the error for rows of which nothing shows whether the flow has moved them again since a rewind."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RewoundRows:
     now: datetime
 
     def left(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[ReplayRefusal]]:
-        """Return the rows that are for a replay, and those of which nothing tells; what was moved again is settled.
+        """Return the rows that are for a replay, and those whose fate is unknown; what was moved again is settled.
 
         Args:
             held: the rows that are meant.

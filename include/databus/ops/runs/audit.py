@@ -81,7 +81,7 @@ class AuditResult:
         return {
             "batches": len(self.summary.batches),
             "compared": self.compared.batches,
-            "rows": self.summary.total.to_json(),
+            "rows": self.summary.total.figures,
             "state": self.summary.state,
             "sinks": {s.sink: s.counts.to_json() for s in self.summary.sinks},
             "gaps_passed": list(self.summary.gaps_passed),

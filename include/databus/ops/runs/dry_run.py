@@ -74,4 +74,5 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
     }
     whole = check.evaluate_batch_checks(flow, planned, services.clock.now())
     results = (*counts.check_results(flow, names, found), *whole)
-    return DryRun(flow.name, str(planned.range), counts.table_counts(names, found), given, results)
+    by_table = counts.with_chunks(counts.table_counts(names, found), planned)
+    return DryRun(flow.name, str(planned.range), by_table, given, results)

@@ -95,7 +95,7 @@ def by_row(expectation: Expectation, found: Sequence[Metric], how: str = EVERY_R
 def by_counts(flow: Flow, expectation: Expectation, summary: RunSummary) -> ExpectationOutcome:
     """Judge the number of row changes that the flow took of the tables meant."""
     patterns = tables_of(flow, expectation)
-    rows = sum(c.read - c.filtered for table, c in summary.tables.items() if matches(table, patterns))
+    rows = sum(c.read - c.filtered - c.superseded for table, c in summary.tables.items() if matches(table, patterns))
     kwargs = expectation.kwargs
     success = rows == kwargs["value"] if "value" in kwargs else _within(rows, kwargs)
     return ExpectationOutcome(expectation, success, COUNTS, {"observed_value": rows})

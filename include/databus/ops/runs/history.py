@@ -1,4 +1,4 @@
-"""Run history: what a run committed, as its flow's history and its reports tell: batch by batch, back to its first.
+"""Run history: what a run committed, from its flow's history and its reports: batch by batch, back to its first.
 
 ZooKeeper keeps the newest entries of a flow; a run that commits eight times a second has more of them after two
 minutes. What ZooKeeper has let go of stands in the ledger's pages, which are read a piece at a time.
@@ -46,7 +46,7 @@ class HistoryComparison:
 
 @dataclass(frozen=True)
 class AuditedRun:
-    """A run, and what its reports tell.
+    """A run, and what its reports hold.
 
     Attributes:
         run_id: the run.
@@ -59,14 +59,14 @@ class AuditedRun:
     reports: Sequence[BatchRecord]
 
     def committed(self, entry: HistoryEntry) -> bool:
-        """Tell whether an entry is a commit of this run."""
+        """Return whether an entry is a commit of this run."""
         return entry.action == "commit" and entry.who == self.run_id
 
 
 def compare(flow: Flow, services: Services, records: RecordStore, run: AuditedRun) -> HistoryComparison:
     """Compare a run's reports with the history, its own and that of sinks that were behind.
 
-    Read is back to the first batch that a report tells of, and to the time at which the run began, for a batch may be
+    Read is back to the first batch that a report records, and to the time at which the run began, for a batch may be
     committed and have no report; no more than a piece of the history is held at a time.
 
     Raises:
@@ -156,6 +156,6 @@ def _of_sinks(flow: Flow, services: Services, run: AuditedRun) -> tuple[dict[int
 
 
 def _was_trimmed(report: BatchRecord, trimmed: Mapping[str, int]) -> bool:
-    """Tell whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
+    """Return whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
     sinks = {str(receipt["sink"]) for receipt in report.receipts}
     return bool(sinks) and all(sink in trimmed and report.batch < trimmed[sink] for sink in sinks)

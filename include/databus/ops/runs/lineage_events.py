@@ -1,4 +1,4 @@
-"""Tell OpenLineage of each window once: START by its first attempt, one end by whoever sees it."""
+"""Send OpenLineage events of each window once: START by its first attempt, one end by whoever sees it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BACKLOG = 20
 """Windows that one run ends for others at most: after a long outage of the lineage server many wait."""
 
 _REFUSED_AT_MOST = 2 * BACKLOG
-"""Windows that cannot be told, after which a run leaves the others to the next one."""
+"""Windows that cannot be sent, after which a run leaves the others to the next one."""
 
 _BACKLOG_S = 10.0
 """After so long no further window is begun: a server that is away may let each event wait for its time limit."""
@@ -60,17 +60,17 @@ class LineageTeller:
     emit: Callable[[RunEvent], None]
 
     def started(self, run_id: str, clear: int, parent: str) -> None:
-        """Tell that a window began, unless an earlier attempt has told; end what a clear of the run cut off."""
+        """Send that a window began, unless an earlier attempt has; end what a clear of the run cut off."""
         self._safely(lambda runs: self._started(runs, WindowRun(self.flow.name, run_id, clear, _now(), parent)))
 
     def ended(self, run_id: str, clear: int, state: str) -> None:
-        """Tell that a window ended with COMPLETE, FAIL or ABORT, unless that has been told."""
+        """Send that a window ended with COMPLETE, FAIL or ABORT, unless that has been sent."""
         self._safely(lambda runs: self._end(runs, WindowRun(self.flow.name, run_id, clear, _now()), state))
 
     def close_left_open(self, but: str, state_of: Callable[[str], str]) -> None:
         """End windows whose last attempt was killed, and send what is due: nobody else does.
 
-        At most `BACKLOG` windows, and for a few seconds; one that cannot be told keeps no other waiting.
+        At most `BACKLOG` windows, and for a few seconds; one that cannot be sent keeps no other waiting.
 
         Args:
             but: run id of the run that looks.
@@ -92,7 +92,7 @@ class LineageTeller:
             except Exception as error:  # noqa: BLE001 - as in `_safely`, and the others do not wait for this one
                 refused.append(f"{run.run_id}: {error!r}")
         if refused:
-            text = "flow %s: lineage of %d windows is told later, among them %s"
+            text = "flow %s: lineage of %d windows is sent later, among them %s"
             log.warning(text, self.flow.name, len(refused), refused[0])
 
     def _started(self, runs: WindowRuns, run: WindowRun) -> None:
@@ -120,9 +120,9 @@ class LineageTeller:
             with RecordStore(self.settings.records_url) as store:
                 tell(WindowRuns(store))
         except DatabusError as error:
-            log.warning("flow %s: lineage is told later: %s", self.flow.name, error)
+            log.warning("flow %s: lineage is sent later: %s", self.flow.name, error)
         except Exception:  # the transport is the user's; what it raises must not fail a window
-            log.warning("flow %s: lineage is told later", self.flow.name, exc_info=True)
+            log.warning("flow %s: lineage is sent later", self.flow.name, exc_info=True)
 
 
 def _in_turn(unfinished: Sequence[WindowRun], turn: str) -> list[WindowRun]:

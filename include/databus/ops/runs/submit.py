@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one window in this Spark application; the exit code tells an operator's machinery what to do.
+    """Run one window in this Spark application; the exit code is for an operator's machinery.
 
     Returns:
         0 moved; `EXIT_PAUSED` a person has paused the flow; `EXIT_RETRY` a retry may help; `EXIT_REFUSED` only a person

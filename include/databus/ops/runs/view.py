@@ -64,12 +64,12 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
         "to": str(summary.end) if summary.end else None,
         "watermark": summary.watermark.isoformat() if summary.watermark else None,
         "bytes": summary.bytes,
-        "counts": {**summary.total.to_json(), "reconciled": summary.reconciled},
+        "counts": {**summary.total.figures, "reconciled": summary.reconciled},
         "state": summary.state,
         "gaps_passed": list(summary.gaps_passed),
         "sinks": [{"sink": s.sink, **s.counts.to_json()} for s in summary.sinks],
         "code": sorted({(b.code_version, b.spec_hash) for b in batches if b.code_version or b.spec_hash}),
-        "inputs": [{"table": table, **counts.to_json()} for table, counts in summary.tables.items()],
+        "inputs": [{"table": table, **counts.figures} for table, counts in summary.tables.items()],
         "outputs": [
             _output(sink, name, facts) for sink in summary.sinks for name, facts in sorted(sink.outputs.items())
         ],

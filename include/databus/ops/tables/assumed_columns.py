@@ -19,7 +19,7 @@ class Lack:
     """A column that tables lack.
 
     Attributes:
-        finding: what is told of it.
+        finding: what is reported of it.
         name: the column.
         tables: the tables.
     """
@@ -30,7 +30,7 @@ class Lack:
 
 
 def has(changes: FrameChanges, table: TableSchema, name: str, *, exactly: bool) -> bool:
-    """Tell whether a table has a column; one that is assumed counts once it was given another name.
+    """Return whether a table has a column; one that is assumed counts once it was given another name.
 
     Args:
         changes: the columns as the transforms so far leave them.
@@ -61,7 +61,7 @@ def with_assumed(changes: FrameChanges, lacks: Iterable[Lack]) -> FrameChanges:
 
 
 def any_assumed(one: FrameChanges) -> bool:
-    """Tell whether any column of one table is assumed."""
+    """Return whether any column of one table is assumed."""
     (table,) = one.tables
     return len(columns_there(one, table)) < len(one.fields[table.schema_id])
 

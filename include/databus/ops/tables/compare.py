@@ -1,4 +1,4 @@
-"""A flow beside the tables of its source: names and columns that are not there are told before its first row (ADR 50).
+"""A flow beside the tables of its source: missing names and columns are reported before its first row (ADR 50).
 
 What a flow asks for is a set of wants: its table patterns, the columns of its transforms and checks, keys for sinks
 that need them. A want that was found once is accepted: a table that is dropped or changed later stops no flow here,
@@ -73,7 +73,7 @@ class TableComparison:
     """Comparison of a flow with its tables.
 
     Attributes:
-        findings: what was found; none for a source that cannot tell.
+        findings: what was found; none for a source that does not know.
         wants: what the flow asks for, without names of tables that never were there.
         missing: names and patterns of the source that match nothing, as far as the account can see.
         hidden: `database.table` → columns that the flow's transforms hide there, as the tables are now.
@@ -98,8 +98,8 @@ def compare(
     Args:
         flow: the flow.
         source: its source, open.
-        accepted: wants that are told as warnings.
-        remembered: what it hid so far: a table that lost such a column is told as a warning.
+        accepted: wants that are reported as warnings.
+        remembered: what it hid so far: a table that lost such a column is reported as a warning.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
@@ -210,12 +210,12 @@ class _ServerTables:
                 left = _left_of(spec, one)
             except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
                 if asked is None or not isinstance(error, DatabusError):
-                    return None  # what comes after it cannot be told
+                    return None  # what comes after it cannot be determined
                 renames = isinstance(spec, RenameColumns)
                 if not (renames and any_assumed(one)):
                     finding = Finding.of(asked.label, error, self._level(asked.want))
                     yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
-                if renames:  # which names there would be cannot be told
+                if renames:  # which names there would be cannot be determined
                     assumed = replace(assumed, tables=tuple(t for t in assumed.tables if t != table))
                 continue
             assumed = replaced(assumed, either(one, left) if table.schema_id in wrong else left)
@@ -259,7 +259,7 @@ class _ServerTables:
             yield Finding(asked.label, level, f"there is no table {pattern!r}", hint, TABLE_MISSING)
 
     def _all_told(self, patterns: Sequence[str], changes: FrameChanges) -> bool:
-        """Tell whether no table that is meant may be hidden from the account, come later, or have names left open."""
+        """Return whether no table that is meant may be hidden from the account, come later, or have names left open."""
         if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
         later = bool(self._now.unmatched) and self._tables_may_come()
@@ -317,7 +317,7 @@ class _ServerTables:
         return Finding(subject, level, message, hint, code)
 
     def _tables_may_come(self) -> bool:
-        """Tell whether tables that are not there are meant so, by an option or by patterns that wait."""
+        """Return whether tables that are not there are meant so, by an option or by patterns that wait."""
         source = self._flow.source
         patterns = source.patterns_wait and not all(map(source.names_one, source.datasets()))
         return source.tables_may_come_later or patterns

@@ -24,7 +24,7 @@ _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list", "column_s
 
 @dataclass(frozen=True)
 class ColumnRequirement:
-    """A transform or check, and the columns it wants; `told` where the source itself tells of one that is missing."""
+    """A transform or check, and the columns it wants; `told` where the source itself reports a missing one."""
 
     label: str
     want: str

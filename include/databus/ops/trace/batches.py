@@ -89,7 +89,7 @@ class BatchFinder:
         return found
 
     def is_of_former_log(self, batch: BatchRecord) -> bool:
-        """Tell whether a batch read a log that another one has replaced, as far as is recorded."""
+        """Return whether a batch read a log that another one has replaced, as far as is recorded."""
         if self._stands is None:
             self._stands = self._provenance.stands_at(self._flow)
         return self._stands is not None and is_of_former_log(batch.end, self._stands)
@@ -128,7 +128,7 @@ class BatchFinder:
         return error
 
     def _may_hold(self, change: Change, stream: str) -> bool:
-        """Tell whether a change may lie in a log, by its names alone."""
+        """Return whether a change may lie in a log, by its names alone."""
         if stream == SEQUENCE:
             return not (change.file and self._counted_file) or change.file == self._counted_file
         return "/" in stream and _is_of(change.file, stream)
@@ -155,7 +155,7 @@ def number_of(change: Change) -> int | None:
 
 
 def holds(offset: Offset, gtid: str) -> bool:
-    """Tell whether a transaction was executed at an offset; False without GTIDs, or of another kind of server."""
+    """Return whether a transaction was executed at an offset; False without GTIDs, or of another kind of server."""
     if not isinstance(offset, BinlogOffset) or not offset.gtids or not gtid:
         return False
     if offset.flavor == "mariadb":

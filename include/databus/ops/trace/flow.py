@@ -31,7 +31,7 @@ from databus.core.trace import (
 from databus.ops.trace.batches import BatchFinder, by_log, generation_of
 from databus.ops.trace.journey import Journey
 from databus.ops.trace.query import Kind, Query
-from databus.ops.trace.sinks import TracedSinks, judged, sought_for
+from databus.ops.trace.sinks import TracedSinks, judged, selector_for
 from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
 from databus.sources.mock.spec import LOG_FILE as MOCK_FILE
@@ -96,7 +96,7 @@ class FlowTrace:
 
         Args:
             record: where it stands.
-            is_there: tells whether a connection leads to that cluster.
+            is_there: returns whether a connection leads to that cluster.
             copy: finds a copy of the record on another one; asked where it is not kept any more.
 
         Raises:
@@ -122,7 +122,7 @@ class FlowTrace:
         return self._around(sighting, batches)
 
     def _in(self, batches: Sequence[BatchRecord], change: Change) -> bool:
-        """Tell whether one of some batches may have moved a change: by the records, as far as they tell."""
+        """Return whether one of some batches may have moved a change: by the records, as far as they go."""
         found = self._finder.read(change)
         return not found or any(batch.plan_hash == other.plan_hash for batch in batches for other in found)
 
@@ -144,7 +144,7 @@ class FlowTrace:
             sighting = sink.sighting(place)
             notes: list[str] = []
             batches = self._finder.read(sighting.change)
-            others = self._sinks.seen(batches, sought_for(sighting.change), notes)
+            others = self._sinks.seen(batches, selector_for(sighting.change), notes)
             rows = [s.change for s in others]
             if batches and not rows:
                 rows = self._rows(batches[0], sighting.change, notes) or []
@@ -161,7 +161,7 @@ class FlowTrace:
         outputs = self.provenance.outputs(self.flow.name)
         found: list[Sighting] = []
         problems: list[DatabusError] = []
-        # A document is found by its id at once: topics are looked through only where no search sink tells.
+        # A document is found by its id at once: topics are looked through only where no search sink finds it.
         for name in sorted(outputs, key=self._sinks.is_kafka):
             sink = self._sinks.known(name)
             if sink is None or (found and self._sinks.is_kafka(name)):
@@ -216,7 +216,7 @@ class FlowTrace:
         """Return the journeys of the changes of one log that are asked for."""
         generation = generation_of(batches[0])
         groups: dict[str, list[Sighting]] = {}
-        for sighting in self._sinks.seen(batches, replace(sought_for(told), table=self.table), notes):
+        for sighting in self._sinks.seen(batches, replace(selector_for(told), table=self.table), notes):
             seen = sighting.change.event_id
             if not seen or generation in (None, log_of(seen)):
                 groups.setdefault(seen, []).append(sighting)
@@ -232,7 +232,7 @@ class FlowTrace:
                 f"{batches[0].start} and {batches[0].end}, but neither a sink nor the log shows it: {'; '.join(notes)}",
                 hint="Segments that are kept longer let a trace reach further back than the server's log.",
             )
-        # The position was inside of a transaction: what its end and ids are, the log has told.
+        # The position was inside of a transaction: its end and ids are from the log.
         return [self._around(Sighting("", "", "", row), batches, notes) for row in rows]
 
     def _around(self, sighting: Sighting, batches: Sequence[BatchRecord], notes: Sequence[str] = ()) -> Journey:
@@ -240,7 +240,7 @@ class FlowTrace:
         change, told = sighting.change, list(notes)
         batches = self._finder.read(change) or batches
         at = sighting.sink, sighting.place
-        others = [s for s in self._sinks.seen(batches, sought_for(change), told) if (s.sink, s.place) != at]
+        others = [s for s in self._sinks.seen(batches, selector_for(change), told) if (s.sink, s.place) != at]
         return self._journey(change, batches, [sighting, *others] if sighting.place else others, told)
 
     def _journey(

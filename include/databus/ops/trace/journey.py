@@ -22,7 +22,7 @@ class Hop:
         target: the record that it became; None where that is not known.
         batch: the mirror's batch that moved it.
         state: in words, what is not as it was: "" where the record stands there as it is at its source.
-        at_ms: the target's own time of it, ms since the epoch; None when it tells none.
+        at_ms: the target's own time of it, ms since the epoch; None when it has none.
     """
 
     mirror: str
@@ -77,7 +77,7 @@ class Journey:
 
 
 def batch_json(batch: BatchRecord) -> dict[str, Any]:
-    """Return what a trace tells of a batch: its number, run, range, code and times."""
+    """Return what a trace shows of a batch: its number, run, range, code and times."""
     return {
         "batch": batch.batch,
         **({"first_batch": batch.first_batch} if batch.first_batch is not None else {}),

@@ -14,7 +14,7 @@ from databus.records.batch_record import BatchRecord
 from databus.runtime.beside.look import look
 
 MOST_ROWS = 1_000
-"""Of one transaction; of a larger one the first are told."""
+"""Of one transaction; of a larger one the first are shown."""
 
 _COLUMNS = ("op", "database", "table", "key", "log", "place", "transaction", "ordinal", "event_id", "ts_ms")
 

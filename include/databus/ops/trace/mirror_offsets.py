@@ -44,7 +44,7 @@ class MirroredRecord:
 
 
 def is_mirror(flow: Flow) -> bool:
-    """Tell whether a flow moves records from one Kafka cluster to another as they are."""
+    """Return whether a flow moves records from one Kafka cluster to another as they are."""
     return any(sink.kind == "kafka_mirror" for sink in flow.sinks)
 
 
@@ -79,16 +79,16 @@ class MirrorMoves:
         return list(self._moves(OUTPUT, place, [offset]))
 
     def has_read(self, place: Place, offset: int) -> bool:
-        """Tell whether a recorded batch went over an offset of the source."""
+        """Return whether a recorded batch went over an offset of the source."""
         return bool(self._provenance.covering(self.name, SOURCE, _stream(place), [offset]))
 
     def why_not(self, place: Place, offsets: Sequence[int], cluster_id: Callable[[], str]) -> Iterator[tuple[int, str]]:
-        """Yield (offset, why it was not moved) for records of a partition of the source, where this can be told.
+        """Yield (offset, why it was not moved) for records of a partition of the source, where this can be determined.
 
         Args:
             place: topic and partition.
             offsets: of records that no batch has moved.
-            cluster_id: tells that of the source, a part of the names of held rows.
+            cluster_id: returns that of the source, a part of the names of held rows.
         """
         if not self._sink.wants(place[0]):
             return

@@ -111,7 +111,7 @@ class TracedMirrors:
     def beyond(self, starts: Seen) -> dict[RecordPlace, Way]:
         """Follow records onward through all mirrors; of those that lie together, together.
 
-        A record that comes back to a topic that it has been in is told once and not followed further.
+        A record that comes back to a topic that it has been in is reported once and not followed further.
         """
         ways = {start: Way() for start in starts}
         roots = {start: start for start in starts}
@@ -208,12 +208,12 @@ class TracedMirrors:
     def _alike(self, site: str, move: MirroredRecord, record: Sighting | None) -> tuple[Sighting | None, str]:
         """Return the record between a move's bounds that is equal to one, and what is to be said of it."""
         if move.others is None:
-            return None, f"where on {site} is not known: its run was killed before a broker told"
+            return None, f"where on {site} is not known: its run was killed before a broker reported it"
         between = (
             f"between {move.others.start} and {move.others.stop - 1} of {move.place[0]}[{move.place[1]}] on {site}"
         )
         if record is None:
-            return None, f"{between}: which it is cannot be told, since it is not kept"
+            return None, f"{between}: which it is cannot be determined, since it is not kept"
         try:
             found = self._sites.reader(site).alike(*move.place, move.others, record.content)
         except DatabusError as error:
@@ -241,5 +241,5 @@ def _of(record: RecordPlace) -> Place:
 
 
 def _same(one: Sighting | None, other: Sighting | None) -> bool:
-    """Tell whether two sightings are of copies; True where one of them is not known."""
+    """Return whether two sightings are of copies; True where one of them is not known."""
     return one is None or other is None or not (one.content and other.content) or one.content == other.content

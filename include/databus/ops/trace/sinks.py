@@ -35,7 +35,7 @@ class TracedSinks:
         self._open.clear()
 
     def is_kafka(self, name: str) -> bool:
-        """Tell whether a sink's outputs are topics of rows."""
+        """Return whether a sink's outputs are topics of rows."""
         return name in self._specs and self._specs[name].kind == "kafka"
 
     def conn_id(self, name: str) -> str:
@@ -65,8 +65,8 @@ class TracedSinks:
             )
         return found
 
-    def seen(self, batches: Sequence[BatchRecord], sought: ChangeSelector, notes: list[str]) -> list[Sighting]:
-        """Return what batches wrote that is sought; what could not be looked at is added to the notes."""
+    def seen(self, batches: Sequence[BatchRecord], selector: ChangeSelector, notes: list[str]) -> list[Sighting]:
+        """Return what batches wrote of the selected changes; what could not be looked at is added to the notes."""
         found: list[Sighting] = []
         for batch in batches:
             for name, outputs in _outputs([batch]).items():
@@ -74,20 +74,20 @@ class TracedSinks:
                 if sink is None:
                     continue
                 try:
-                    found += sink.sightings(outputs, sought)
+                    found += sink.sightings(outputs, selector)
                 except DatabusError as error:
                     notes.append(error.message)
         return list({(s.sink, s.place): s for s in found}.values())
 
     def documents(self, change: Change, batches: Sequence[BatchRecord], told: set[str]) -> list[Sighting]:
-        """Return the documents of a change's key, which became known on the way, in sinks that told nothing yet."""
+        """Return the documents of a change's key, which became known on the way, in sinks that found nothing yet."""
         if change.key is None:
             return []
-        sought = ChangeSelector(key=change.key, table=change.table)
+        selector = ChangeSelector(key=change.key, table=change.table)
         found: list[Sighting] = []
         for name, sink, outputs in self._of_documents(batches):
             if name not in told:
-                found += sink.sightings(outputs, sought)
+                found += sink.sightings(outputs, selector)
         return found
 
     def expect(self, batches: Sequence[BatchRecord], changes: Sequence[Change]) -> None:
@@ -112,7 +112,7 @@ def _outputs(batches: Iterable[BatchRecord]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def sought_for(change: Change) -> ChangeSelector:
+def selector_for(change: Change) -> ChangeSelector:
     """Return what finds a change again: its id, else what is known of it."""
     ids = frozenset({change.event_id}) if change.event_id else frozenset[str]()
     return ChangeSelector(ids, change.gtid, change.file, change.position, change.key, change.table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,19 +12,19 @@ from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
-from databus.records.batch_record import BatchRecord
+from databus.records.batch_record import BatchRecord, counts_row
 from databus.records.ranges import ranges_of_batch
 
 
 def put_reports(
     connection: sa.Connection, flow: str, entries: Sequence[tuple[HistoryEntry, Mapping[str, Any]]]
 ) -> None:
-    """Insert reports of what entries tell, with what hangs on them.
+    """Insert reports of what entries hold, with what hangs on them.
 
     Args:
         connection: in a transaction.
         flow: flow name.
-        entries: commits, each with the columns of its report that it does not tell, by name; its run among them.
+        entries: commits, each with the columns of its report that it does not hold, by name; its run among them.
 
     Raises:
         RecordingError: an entry is no commit of a range.
@@ -45,7 +44,7 @@ def put_reports(
 
 
 def tell_lost(connection: sa.Connection, report: BatchRecord) -> None:
-    """Store what a batch passed over in the report that was filled in of it: no entry tells that, a named gap does."""
+    """Store what a batch passed over in the report that was filled in of it: no entry shows that, a named gap does."""
     b = t.batches.c
     mine = (b.flow == report.flow) & (b.batch == report.batch) & (b.plan_hash == report.plan_hash)
     connection.execute(t.batches.update().where(mine & b.lost.is_(None)).values(lost=report.lost))
@@ -74,7 +73,7 @@ def _report_row(flow: str, entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _report_children(flow: str, entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
-    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(entry.counts.items())]
+    counts = [counts_row(name, counts) for name, counts in sorted(entry.counts.items())]
     kept = {"slot": 0, "written": 0, "rejected": 0, "duplicate": False, "rows": {}, "outputs": {}}
     receipts = [{"sink": r["sink"], **{name: r.get(name, kept[name]) for name in kept}} for r in entry.receipts]
     covered = moved_part(OffsetRange(entry.previous or entry.offset, entry.offset))

@@ -43,9 +43,9 @@ class Merge:
     """Merge result: what merging did, or would do.
 
     Attributes:
-        gone: pages, and as many reports, of which another one tells from then on.
+        gone: pages, and as many reports, whose content another one has from then on.
         single: pages of commits that are old enough and stay as they are.
-        runs: runs on which nothing hangs any more: their batches are told of by another run's part.
+        runs: runs on which nothing hangs any more: their batches are in another run's part.
     """
 
     gone: int = 0

@@ -1,8 +1,8 @@
 """Ledger pages: a flow's history entries in SQL, kept for good, with the reports that a kill left missing.
 
 ZooKeeper keeps the newest entries only, and lets none go before it has a page. What pages say is never changed: an
-entry that differs from its page is told by `databus ledger --verify`, not smoothed over. Places of many partitions are
-stored as differences (`stored_places`); pages are whole here.
+entry that differs from its page is reported by `databus ledger --verify`, not smoothed over. Places of many partitions
+are stored as differences (`stored_places`); pages are whole here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LedgerPages:
 
     Args:
         store: the records store; the caller closes it.
-        clock: tells when a page was written; the system's by default.
+        clock: gives the time at which a page was written; the system's by default.
     """
 
     def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:

@@ -14,6 +14,7 @@ from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
+from databus.records.batch_record import COUNTED
 from databus.records.store import RecordStore
 
 
@@ -32,7 +33,7 @@ class ReportFact:
         tables: counts by table.
         receipts: (sink, slot) → (records written, rows by table, rows rejected).
         earlier_life: a page of an earlier generation stands for it.
-        lost: it passed over a range that is gone, which no entry tells.
+        lost: it passed over a range that is gone, which no entry shows.
     """
 
     batch: int
@@ -96,7 +97,7 @@ class LedgerReports:
             mine = sa.select(b.id).where(wanted)
             counts: dict[int, dict[str, TableCounts]] = {}
             for c in connection.execute(sa.select(t.table_counts).where(t.table_counts.c.batch.in_(mine))).mappings():
-                told = TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"])
+                told = TableCounts(*(c[name] or 0 for name in COUNTED))
                 counts.setdefault(c["batch"], {})[c["table_name"]] = told
             receipts: dict[int, dict[tuple[str, int], tuple[int, Mapping[str, int], int]]] = {}
             for r in connection.execute(sa.select(t.receipts).where(t.receipts.c.batch.in_(mine))).mappings():

@@ -27,7 +27,7 @@ class PlacesError(ValueError):
 
 
 def many(place: Json | None) -> bool:
-    """Tell whether a place in JSON is of so many partitions that differences are stored of it."""
+    """Return whether a place in JSON is of so many partitions that differences are stored of it."""
     if place is None or place.get("kind") != "kafka":
         return False
     return sum(len(partitions) for partitions in place.get("positions", {}).values()) > FEW

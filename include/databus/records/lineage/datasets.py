@@ -104,7 +104,7 @@ def recorded(
             "start": summary.start.to_json() if summary.start else None,
             "end": summary.end.to_json() if summary.end else None,
             "watermark": summary.watermark.isoformat() if summary.watermark else None,
-            "rows": summary.total.to_json(),
+            "rows": summary.total.figures,
             "reconciled": summary.reconciled,
             "columns_unknown": unknown_columns(moved if outputs else (), columns),
         }

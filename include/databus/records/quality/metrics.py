@@ -11,7 +11,7 @@ from databus.core.expectations import BY_ROW, MISSING
 from databus.records import tables as t
 
 RECONCILIATION = "reconciliation"
-"""Kind of the metric that looks whether read = filtered + quarantined + dispatched."""
+"""Kind of the metric that looks whether read = filtered + quarantined + dispatched + superseded."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _checks(run: int) -> sa.Select[Any]:
 
 def _reconciliations(run: int) -> sa.Select[Any]:
     c = t.table_counts.c
-    missing = sa.func.abs(c.read - c.filtered - c.quarantined - c.dispatched)
+    superseded = sa.func.coalesce(c.superseded, 0)
+    missing = sa.func.abs(c.read - c.filtered - c.quarantined - c.dispatched - superseded)
     return (
         sa.select(
             sa.literal(RECONCILIATION).label("check_name"),

@@ -187,7 +187,7 @@ def _meta(summary: RunSummary) -> dict[str, Any]:
         "batches": list(summary.batches),
         "start": summary.start.to_json() if summary.start else None,
         "end": summary.end.to_json() if summary.end else None,
-        "rows": summary.total.to_json(),
+        "rows": summary.total.figures,
     }
 
 

@@ -32,11 +32,11 @@ class Hiding:
     after: tuple[NewNames, ...] = ()
 
     def means(self, table: str) -> bool:
-        """Tell whether a table of this name is meant."""
+        """Return whether a table of this name is meant."""
         return _matches(table, self.tables)
 
     def hides(self, table: str, column: str) -> bool:
-        """Tell whether a column of a table is hidden, if the table has one of this name in the stored rows."""
+        """Return whether a column of a table is hidden, if the table has one of this name in the stored rows."""
         if self.keeps or not self.means(table):
             return False
         name = column.casefold()
@@ -126,7 +126,7 @@ class Hidden:
             what: the transform.
             found: columns that it hides, by the name that it looked for and the one in the stored rows.
             missed: columns that it would hide.
-            waived: columns that it would hide and is told not to miss, and whether it is told so of all tables.
+            waived: columns that it would hide and may miss, and whether that holds for all tables.
         """
         number = schema.schema_id
         for name, source in found:

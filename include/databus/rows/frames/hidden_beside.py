@@ -45,7 +45,7 @@ class Beside:
             known: what is remembered of earlier ranges.
             changes: the statements.
             watched: columns that are hidden in any table.
-            hides: tells whether a column of a table is hidden: the table's own rows tell what becomes of it.
+            hides: returns whether a column of a table is hidden: the table's own rows decide what becomes of it.
         """
         beside = cls({table: set(map(column_pair, texts)) for table, texts in known.items()})
         for change in changes:

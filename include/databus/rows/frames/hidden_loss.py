@@ -32,7 +32,7 @@ class HiddenLoss:
         changes: what statements of it do to names of tables and columns.
         ever: what was hidden in any batch, also in those behind this one.
         waived: `database.table` and column that is lacking, which `former` names for all tables.
-        beside: what is to be remembered of columns renamed in tables in which they are not hidden; told once
+        beside: what is to be remembered of columns renamed in tables in which they are not hidden; reported once
             `require_new_names` was asked.
     """
 

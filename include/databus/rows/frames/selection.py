@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def matches(table: str, patterns: Sequence[str]) -> bool:
-    """Tell whether `database.table` matches one of the fnmatch patterns."""
+    """Return whether `database.table` matches one of the fnmatch patterns."""
     return any(fnmatch.fnmatchcase(table, pattern) for pattern in patterns)
 
 

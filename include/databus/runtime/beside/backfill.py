@@ -75,7 +75,7 @@ def piece_session(
         services: the installation.
         run: Spark session, and who runs.
         piece: the backfill, and which of its pieces.
-        accept: whether rows may come once more where nothing tells whether they came.
+        accept: whether rows may come once more where nothing shows whether they came.
 
     Raises:
         DatabusError: as `open_session`.

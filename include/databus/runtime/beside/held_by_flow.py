@@ -56,7 +56,7 @@ class HeldByFlow:
             found = self.recorder.checked_batches(self.flow, since)
             if all(checked.paged and checked.range is not None for checked in found):
                 break
-            # Reports and pages may lag behind the commit; what neither they nor the history tell was not committed.
+            # Reports and pages may lag behind the commit; what neither they nor the history have was not committed.
             told, before = self.commits.behind(paged), paged
             paged = self.recorder.paged(self.flow)
             if paged == before:  # else pages came in between: what one answer leaves to the other may be in neither

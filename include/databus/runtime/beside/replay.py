@@ -110,7 +110,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
         outputs = outputs_of(session.flow, spec, tables)
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))
-        # The sink looked at the flow's own markers; of a replay's only its own commits tell.
+        # The sink looked at the flow's own markers; of a replay's only its own commits show it.
         pinned[spec.sink_name] = replace(made, prev=known, first=()).following(known, 0)
     return pinned
 

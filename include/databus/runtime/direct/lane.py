@@ -28,7 +28,7 @@ from databus.runtime.sink_outage.outage import naming
 
 
 def may_be_direct(flow: Flow) -> bool:
-    """Tell whether a flow's definition allows the direct lane.
+    """Return whether a flow's definition allows the direct lane.
 
     It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, and every
     sink encodes text.
@@ -42,7 +42,7 @@ def may_be_direct(flow: Flow) -> bool:
 
 
 def is_direct(flow: Flow, planned: SourcePlan) -> bool:
-    """Tell whether a batch takes the direct lane: its flow may, and its row checks can be judged on decoded columns."""
+    """Return whether a batch takes the direct lane: its flow may, and decoded columns decide its row checks."""
     return may_be_direct(flow) and can_mark(flow, planned)
 
 
@@ -74,7 +74,7 @@ def dispatch_direct(
         DatabusError: what reading or writing raised.
         ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
     """
-    from databus.runtime.direct.raw_records import RelayTask, gathered_shares, task_type
+    from databus.runtime.direct.raw_records import RawRecordTask, gathered_shares, task_type
 
     flow, planned = session.flow, batch.source
     takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
@@ -103,7 +103,7 @@ def dispatch_direct(
                 passed=passed,
             )
             answers = session.slots.run(task, batch.plan.sinks[name].slots)
-            shared = isinstance(task, RelayTask)
+            shared = isinstance(task, RawRecordTask)
             done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
             kept = (row for _, seen in answers for row in seen.held)
             held += tuple(kept if passed is None else (replace(row, stage=name) for row in kept))

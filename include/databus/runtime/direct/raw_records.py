@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, cast
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.errors.config import ConfigError
-from databus.core.protocols.optional_sink import DirectEncoder, RelayEncoder
-from databus.core.protocols.splits import DirectSplit, RelaySplit
+from databus.core.protocols.optional_sink import DirectEncoder, RawRecordEncoder
+from databus.core.protocols.splits import DirectSplit, RawRecordSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.direct.read_ahead import collector_at_rest
 from databus.runtime.direct.row_counts import RowCounter, TaskCounts
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RelayTask(DirectTask):
-    """Task of one slot with raw records: of `RelaySplit`s, for a `RelayEncoder`."""
+class RawRecordTask(DirectTask):
+    """Task of one slot with raw records: of `RawRecordSplit`s, for a `RawRecordEncoder`."""
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read the slot's partitions, write their records, and return the receipt with what was read.
@@ -41,7 +41,7 @@ class RelayTask(DirectTask):
             DatabusError: what reading or writing raised.
         """
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
-        with collector_at_rest(), closing(self._relayed(slot, counter)) as records:
+        with collector_at_rest(), closing(self._raw_records(slot, counter)) as records:
             # The first records are there before the writer opens a transaction, whose time is limited.
             first = list(islice(records, 1))
             receipt = self.writer.write(chain(first, records), slot)
@@ -50,31 +50,30 @@ class RelayTask(DirectTask):
     def encode(self, slot: int) -> int:
         """Read everything of a slot and write nothing; return the records."""
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
-        return sum(records.num_rows for records in self._relayed(slot, counter))
+        return sum(records.num_rows for records in self._raw_records(slot, counter))
 
-    def _relayed(self, slot: int, counter: RowCounter) -> Generator[RawRecords]:
+    def _raw_records(self, slot: int, counter: RowCounter) -> Generator[RawRecords]:
         if self.marks is not None:
             raise ConfigError(
                 f"flow {self.flow.name}: row checks cannot look into raw records",
                 hint="Leave the checks out, or use a flow of KafkaTopics and Kafka without raw=True.",
             )
-        encoder = cast("RelayEncoder", self.encoder)
+        encoder = cast("RawRecordEncoder", self.encoder)
         owns = partial(_owns, encoder, slot)
-        for split in self.splits:
-            relay = cast("RelaySplit", split)
-            with closing(relay.relay(owns)) as found:
+        for split in cast("Sequence[RawRecordSplit]", self.splits):
+            with closing(split.read_raw(owns)) as found:
                 for records, left_out in found:
-                    taken = counter.relayed(records.schema, records.num_rows, left_out)
+                    taken = counter.count_raw(records.schema, records.num_rows, left_out)
                     if taken and records.num_rows:
                         counter.observed.given += records.num_rows
-                        yield encoder.relay(records)
-            counter.observed.offsets += relay.offsets(owns)
+                        yield encoder.encode_raw(records)
+            counter.observed.offsets += split.offsets(owns)
 
 
 def task_type(splits: Sequence[DirectSplit], encoder: DirectEncoder) -> type[DirectTask]:
     """Return the task for what a source reads and a sink takes."""
-    raw = any(isinstance(split, RelaySplit) for split in splits)
-    return RelayTask if raw and isinstance(encoder, RelayEncoder) else DirectTask
+    raw = any(isinstance(split, RawRecordSplit) for split in splits)
+    return RawRecordTask if raw and isinstance(encoder, RawRecordEncoder) else DirectTask
 
 
 def gathered_shares(sink: str, planned: SourcePlan, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
@@ -95,5 +94,5 @@ def gathered_shares(sink: str, planned: SourcePlan, answers: Sequence[tuple[Writ
     return Dispatched(receipts, read, dict(mine))
 
 
-def _owns(encoder: RelayEncoder, slot: int, number: int) -> bool:
+def _owns(encoder: RawRecordEncoder, slot: int, number: int) -> bool:
     return encoder.slot_of(number) == slot

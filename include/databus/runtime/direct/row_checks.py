@@ -36,7 +36,7 @@ def without_rows(flow: Flow, planned: SourcePlan) -> FrameChanges:
 
 
 def can_mark(flow: Flow, planned: SourcePlan) -> bool:
-    """Tell whether all row checks of a flow can be judged where a plan's rows are read.
+    """Return whether all row checks of a flow can be judged where a plan's rows are read.
 
     A check that fails the batch is not among them: it has to see all rows before the first one is dispatched.
 

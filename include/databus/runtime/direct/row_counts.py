@@ -124,8 +124,8 @@ class RowCounter:
         chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
 
-    def relayed(self, table: TableSchema, kept: int, left_out: int) -> bool:
-        """Count raw records of a table, and tell whether the sink takes those that are kept."""
+    def count_raw(self, table: TableSchema, kept: int, left_out: int) -> bool:
+        """Count raw records of a table; return whether the sink takes those that are kept."""
         route = route_of(self._flow, table)
         takes = [
             Op.CREATE.value in taker.ops and any(fnmatchcase(route, pattern) for pattern in taker.routes)
@@ -181,7 +181,7 @@ def _groups(
 def _accepted(
     rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: list[str], taker: Taker
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each row whether a sink takes it, by route and operation."""
+    """Return for each row whether a sink takes it, by route and operation."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

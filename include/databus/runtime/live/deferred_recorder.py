@@ -60,7 +60,7 @@ class DeferredRecorder:
         return self._recorder.paged(flow)
 
     def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
-        """Write ledger pages, after the reports of the batches that they tell of."""
+        """Write ledger pages, after the reports of their batches."""
         self._stored()
         return self._recorder.page(flow, entries)
 

@@ -77,7 +77,7 @@ class LiveLane:
             log.info("flow %s: no rehearsal: %s", self._flow, error.message)
 
     def takes(self, planned: SourcePlan) -> bool:
-        """Tell whether a batch goes this way: it is small, and the job's task is there."""
+        """Return whether a batch goes this way: it is small, and the job's task is there."""
         if planned.rows > LIVE_ROWS or planned.bytes > LIVE_BYTES:
             self.rest(f"{planned.rows} rows in {planned.bytes} bytes are a backlog")
             return False
@@ -93,7 +93,7 @@ class LiveLane:
         """Write all slots of a sink in the job's task.
 
         Raises:
-            LinkLostError: the task is gone; the same plan may be written again, the markers tell what was.
+            LinkLostError: the task is gone; the same plan may be written again, the markers show what was written.
             DatabusError: what the writer raised.
         """
         found: list[tuple[WriteReceipt, TaskCounts]] = self._call(_write_slots, task, slots)

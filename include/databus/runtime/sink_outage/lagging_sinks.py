@@ -68,7 +68,7 @@ class SinksBehind:
         session: the flow, open.
         lease: the claim.
         on_batch: called after each batch that a sink behind has committed.
-        over: tells whether the window is to end.
+        over: returns whether the window is to end.
     """
 
     session: FlowSession
@@ -169,7 +169,7 @@ class SinksBehind:
         return checkpoint
 
     def idle(self) -> bool:
-        """Tell whether no sink can catch up at the moment; without ZooKeeper none can."""
+        """Return whether no sink can catch up at the moment; without ZooKeeper none can."""
         return is_detached(self.session) or not any(
             sink.error is None and sink.failures < _FAILURES and sink.probe.first_answer(_FIRST_ANSWER_S)
             for sink in self._behind.values()

@@ -24,7 +24,7 @@ def naming(sink: str) -> Iterator[None]:
 
 
 def is_outage(error: SinkError) -> bool:
-    """Tell whether the sink is away or overloaded, which passes without a person's help."""
+    """Return whether the sink is away or overloaded, which passes without a person's help."""
     return isinstance(error, SinkUnavailableError | SinkBackpressureError)
 
 

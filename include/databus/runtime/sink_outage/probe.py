@@ -32,7 +32,7 @@ class Probe:
         self._thread.start()
 
     def first_answer(self, wait_s: float) -> bool:
-        """Wait up to `wait_s` for the first answer or the lack of one; tell whether the sink is reachable."""
+        """Wait up to `wait_s` for the first answer or the lack of one; return whether the sink is reachable."""
         self._looked.wait(wait_s)
         return self.reachable
 

@@ -78,7 +78,7 @@ def before_another_key(
         limit: bounds under which it was proposed.
 
     Raises:
-        SinkKeyChangedError: nothing lies before it, or the source does not tell where it begins.
+        SinkKeyChangedError: nothing lies before it, or the source does not report where it begins.
     """
     rows = refused.rows_before
     if rows < 0 and 0 <= refused.definition < len(proposed.rows_before):

@@ -1,6 +1,6 @@
 """Column lineage of a batch: the flow's transforms are asked what they make of the columns of its tables, without rows.
 
-What a transform does not tell is unknown: nothing is concluded from its name or its code.
+What a transform does not declare is unknown: nothing is concluded from its name or its code.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Walk:
             self._rewritten(after, ColumnStep(spec.label(), spec.masking))  # type: ignore[arg-type] # the only one
             self._changes = after  # type: ignore[assignment]
         for check in row_checks(flow):
-            # What a row filter is in want of was told with the filter.
+            # What a row filter is in want of was reported with the filter.
             if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, RowFilterLacks):
                 for table in self._changes.tables:
                     name = check.source_column(self._changes, table)
@@ -114,14 +114,14 @@ class _Walk:
 
 
 def written_tables(flow: Flow, tables: Sequence[TableSchema], *, compared: bool = False) -> tuple[TableSchema, ...]:
-    """Return the tables as the transforms leave them; without columns where a transform does not tell.
+    """Return the tables as the transforms leave them; without columns where a transform does not declare them.
 
     The primary key stays the source's: it is that of the record.
 
     Args:
         flow: the flow.
         tables: as the source reads them.
-        compared: whether a comparison tells of columns that are missing, so that nothing is logged of them.
+        compared: whether a comparison reports missing columns, so that nothing is logged of them.
     """
     if not flow.transforms:
         return tuple(tables)

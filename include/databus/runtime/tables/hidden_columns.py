@@ -37,7 +37,7 @@ class HiddenMemory:
 
         Args:
             retry: for what must be known before a batch: it is waited for.
-            connected: tells whether it can be asked just now.
+            connected: returns whether it can be asked just now.
             goes_on: whether the flow goes on meanwhile, so that what cannot be written is kept in hand.
         """
         self._retry, self._connected, self._goes_on = retry, connected, goes_on
@@ -124,7 +124,7 @@ class HiddenMemory:
                 log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
 
     def first_told(self, table: str, column: str) -> bool:
-        """Tell whether a column of a table was not told of yet by this process."""
+        """Return whether this process has not reported a column of a table yet."""
         before = len(self._told)
         self._told.add((table, column))
         return len(self._told) > before

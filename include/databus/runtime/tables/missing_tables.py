@@ -1,4 +1,4 @@
-"""Tables that a flow reads and that are gone: looked for now and then while its window goes on, and told once."""
+"""Tables that a flow reads and that are gone: looked for now and then while its window goes on, and reported once."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def really_gone(flow: Flow, source: DefinedSource, standing: Offset, read: Topic
 
 
 class MissingTables:
-    """Missing tables: named by a flow and not at its source; a source that cannot tell has all.
+    """Missing tables: named by a flow and not at its source; a source that does not know misses none.
 
     A flow is not stopped by it: rows of before may lie in the log, and the batch that cannot treat its rows says so.
 
     Args:
         flow: the flow.
         source: its source, open.
-        monotonic: tells the time in seconds.
-        rotated: tells topics that went as their pattern lets them; None where no source has some, or nothing is kept.
+        monotonic: gives the time in seconds.
+        rotated: the topics that went as their pattern lets them; None where no source has some, or nothing is kept.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MissingTables:
         return self._told
 
     def known(self, missing: Collection[str]) -> None:
-        """Take over what was told already."""
+        """Take over what was reported already."""
         self._told = tuple(missing)
 
     def begin(self, seconds: float, standing: Checkpoint | None = None) -> None:
@@ -99,7 +99,7 @@ class MissingTables:
         self._due = self._looked + min(EVERY_S, seconds / 2)
 
     def look_when_due(self, standing: Offset) -> None:
-        """Look, when it is time to, or once the log told that tables were dropped, renamed or made."""
+        """Look, when it is time to, or once the log showed that tables were dropped, renamed or made."""
         if self._source is None:
             return
         now = self._now()
@@ -108,7 +108,7 @@ class MissingTables:
             self.look(standing)
 
     def look(self, standing: Offset | None) -> None:
-        """Ask the source; tell what is gone, and what is there again. One that does not answer is named by others."""
+        """Ask the source; report what is gone, and what is there again. One that does not answer is named by others."""
         if self._source is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Topics that rotate: one that only a pattern names and that is gone, with all its records moved, is told once."""
+"""Topics that rotate: one that only a pattern names and that is gone, with all its records moved, is reported once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEVER = TopicsRead(-1, datetime(1970, 1, 1, tzinfo=UTC))
 
 
 class RotatedTopics:
-    """Tells topics that went as their pattern lets them from those that a flow misses.
+    """Distinguishes topics that went as their pattern lets them from those that a flow misses.
 
     A topic's end is not known any more once it is deleted. This process may have seen it; else the last run has written
     down which topics had records left, and nothing was moved since: the flow stands where it stood.
@@ -30,7 +30,7 @@ class RotatedTopics:
         flow: the flow.
         source: its source, open.
         kept: remembers what is known of the topics.
-        clock: tells the time.
+        clock: gives the time.
     """
 
     def __init__(self, flow: Flow, source: RotatingSource, kept: TopicsReadStore, clock: Clock):
@@ -45,7 +45,7 @@ class RotatedTopics:
         self._begun, self._stored = checkpoint, None
 
     def left_of(self, missing: Sequence[str], standing: Offset | None) -> tuple[str, ...]:
-        """Return what is missed of names, patterns and topics without any, and what this run tells.
+        """Return what is missed of names, patterns and topics without any, and what this run reports.
 
         Args:
             missing: what the source has just said of them.
@@ -64,7 +64,7 @@ class RotatedTopics:
         if name in self._now:
             log.info(
                 "flow %s: topic %s is gone, as it may be: only a pattern names it, and all that was in it at %s was "
-                "moved; it is told this once",
+                "moved; it is reported this once",
                 self._flow.name, name, self._now[name].isoformat(timespec="seconds"),
             )  # fmt: skip
         elif name in self._missed:
@@ -124,7 +124,7 @@ class RotatedTopics:
         return tuple(name for name in missing if name not in over)
 
     def _is_where_it_was(self, stored: TopicsRead) -> bool:
-        """Tell whether this run began where the flow stood when that was written down; a rewind keeps the batch."""
+        """Return whether this run began where the flow stood when that was written down; a rewind keeps the batch."""
         begun = self._begun
         if begun is None or begun.batch != stored.batch or not isinstance(begun.offset, KafkaOffsets):
             return False

@@ -47,7 +47,7 @@ class ClosedForGood:
     Attributes:
         whole: sinks that hold all of it.
         partly: sink → slots that hold something of it, e.g. "1 of 2 slots"; "" for a sink without markers, of which
-            nothing tells what it holds.
+            nothing shows what it holds.
         slots: sink with markers → batch that each slot's marker holds now.
     """
 

@@ -1,4 +1,4 @@
-"""Ranges of the batches that a flow has committed, as its own history tells them."""
+"""Ranges of the batches that a flow has committed, as its own history records them."""
 
 from __future__ import annotations
 

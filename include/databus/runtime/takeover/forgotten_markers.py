@@ -31,10 +31,10 @@ _NAMED = 5
 
 @runtime_checkable
 class EmptyTellingSink(Protocol):
-    """A sink that can tell of outputs that nobody ever wrote to."""
+    """A sink that reports outputs that nobody ever wrote to."""
 
     def never_held(self, plan: Plan) -> bool:
-        """Tell whether no output of a plan has ever held anything, whoever might have written it.
+        """Return whether no output of a plan has ever held anything, whoever might have written it.
 
         Raises:
             SinkUnavailableError: no answer.
@@ -43,14 +43,14 @@ class EmptyTellingSink(Protocol):
 
 
 def recall(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, now: datetime, *, accept: bool) -> None:
-    """Write what the sinks had forgotten before a replay's plan was made again, as far as that can be told.
+    """Write what the sinks had forgotten before a replay's plan was made again, as far as that can be determined.
 
     Args:
         sinks: open sinks by name, with the replay's own markers.
         plan: the plan in flight, new or found unfinished.
         lease: the claim under which it goes on.
         now: the time.
-        accept: whether rows may come once more where nothing tells whether they came.
+        accept: whether rows may come once more where nothing shows whether they came.
 
     Raises:
         MarkerDivergedError: a plan found unfinished is so old that its own markers may be forgotten too.
@@ -77,7 +77,7 @@ def recall_piece(
         lease: the claim under which it goes on.
         standing: the checkpoint that the plan goes on from.
         now: the time.
-        accept: whether rows may come once more where nothing tells whether they came.
+        accept: whether rows may come once more where nothing shows whether they came.
 
     Raises:
         MarkerDivergedError: a plan found unfinished is so old that its own markers may be forgotten too.
@@ -141,7 +141,7 @@ def _never_held(name: str, sink: Sink, plan: Plan) -> bool:
 def _nothing_tells(plan: Plan, unknown: Sequence[str]) -> str:
     return (
         f"begun at {plan.clock:%Y-%m-%d %H:%M} and not finished; what its sinks ({', '.join(unknown)}) kept of it has "
-        "expired since: nothing tells whether they have rows of it"
+        "expired since: nothing shows whether they have rows of it"
     )
 
 
@@ -152,7 +152,7 @@ def _outputs(plan: Plan, sinks: Sequence[str]) -> str:
 
 
 def _may_forget(name: str, sink: Sink, since: datetime, now: datetime) -> bool:
-    """Tell whether a sink may have forgotten a marker that was written at a time."""
+    """Return whether a sink may have forgotten a marker that was written at a time."""
     age_s = (now - since).total_seconds()
     if age_s < _SOONEST_S:
         return False

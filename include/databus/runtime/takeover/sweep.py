@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def sweep(session: FlowSession) -> None:
     """Let the source delete its leftovers; a failure is logged, and the next claim tries again.
 
-    While ZooKeeper is away nothing is deleted: which plans are in flight cannot be told.
+    While ZooKeeper is away nothing is deleted: which plans are in flight cannot be determined.
     """
     if isinstance(session.source, StagingSource) and not is_detached(session):
         try:

@@ -95,7 +95,7 @@ def take_over(claimed: ClaimedFlow) -> Checkpoint | None:
 
 
 def refuse_superseded(store: CheckpointStore, flow: str, lease: Lease, error: DatabusError) -> None:
-    """Tell a holder that was taken over so, whatever it failed with: its successor removes what it still wants to read.
+    """Raise that a holder was taken over, whatever it failed with: its successor removes what it still wants to read.
 
     Raises:
         StaleEpochError: another run has committed since; `error` is its cause.

@@ -17,7 +17,7 @@ class DetachingStore(Protocol):
         ...
 
     def successor_waiting(self, flow: str, lease: Lease) -> bool:
-        """Tell whether another run waits for the lease."""
+        """Return whether another run waits for the lease."""
         ...
 
 
@@ -31,7 +31,7 @@ class DetachableLease:
         self._store = store
 
     def held(self) -> bool:
-        """Tell whether the lease is still ours as far as this process knows."""
+        """Return whether the lease is still ours as far as this process knows."""
         return self._store.detached or self._lease.held()
 
     def confirm(self) -> None:
@@ -39,7 +39,7 @@ class DetachableLease:
         self._lease.confirm()
 
     def successor_waiting(self) -> bool:
-        """Tell whether another run waits for it."""
+        """Return whether another run waits for it."""
         return self._store.successor_waiting(self._flow, self._lease)
 
     def release(self) -> None:

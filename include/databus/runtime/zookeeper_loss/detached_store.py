@@ -269,7 +269,7 @@ class DetachableStore(AttachedOnlyStore):
         return self.moved_to(self._retried.join(flow, lease, sink, who))
 
     def connected(self) -> bool:
-        """Tell whether ZooKeeper can be asked just now."""
+        """Return whether ZooKeeper can be asked just now."""
         return self._store.connected()
 
     def recorded(self, flow: str, number: int) -> None:
@@ -291,7 +291,7 @@ class DetachableStore(AttachedOnlyStore):
             )
 
     def successor_waiting(self, flow: str, lease: Lease) -> bool:
-        """Tell whether another run waits for the lease; without ZooKeeper none can."""
+        """Return whether another run waits for the lease; without ZooKeeper none can."""
         if not self._attached(flow):
             return False
         try:
@@ -334,7 +334,7 @@ class DetachableStore(AttachedOnlyStore):
             raise AssertionError(f"the store of flow {self._flow} is asked about {flow}")
 
     def _attached(self, flow: str) -> bool:
-        """Tell whether ZooKeeper is to be asked; when it has come back it is brought up to date first."""
+        """Return whether ZooKeeper is to be asked; when it has come back it is brought up to date first."""
         self._require_own(flow)
         absence = self._absence
         if absence is None:

@@ -42,12 +42,12 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
 
 
 def goes_on(session: FlowSession) -> bool:
-    """Tell whether the holder would go on without ZooKeeper."""
+    """Return whether the holder would go on without ZooKeeper."""
     return isinstance(session.store, DetachableStore)
 
 
 def is_detached(session: FlowSession) -> bool:
-    """Tell whether the holder goes on without ZooKeeper just now."""
+    """Return whether the holder goes on without ZooKeeper just now."""
     return isinstance(session.store, DetachableStore) and session.store.detached
 
 
@@ -71,5 +71,5 @@ def register_of(flow: str, sinks: Mapping[str, Sink]) -> ClaimRegister:
         return sink.register()
     raise ConfigError(
         f"flow {flow}: on_zookeeper_loss=continue needs a sink with markers, such as Kafka",
-        hint="The markers tell two holders apart while ZooKeeper cannot; without them use on_zookeeper_loss=stop.",
+        hint="The markers distinguish two holders while ZooKeeper cannot; without them use on_zookeeper_loss=stop.",
     )

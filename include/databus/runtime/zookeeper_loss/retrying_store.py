@@ -82,7 +82,7 @@ class RetryingStore:
         return RetryingLease(self._retry(lambda: self._store.claim(flow, who, wait_s, run_url)), self._retry)
 
     def connected(self) -> bool:
-        """Tell whether the store can be asked just now; asks nothing."""
+        """Return whether the store can be asked just now; asks nothing."""
         return self._store.connected()
 
     load = retried(Batches.load)
@@ -130,7 +130,7 @@ class RetryingLease:
         self._retry = retry
 
     def held(self) -> bool:
-        """Tell whether the lease is still ours as far as this process knows."""
+        """Return whether the lease is still ours as far as this process knows."""
         return self._lease.held()
 
     def confirm(self) -> None:
@@ -138,7 +138,7 @@ class RetryingLease:
         self._retry(self._lease.confirm)
 
     def successor_waiting(self) -> bool:
-        """Tell whether another run waits for it."""
+        """Return whether another run waits for it."""
         return self._retry(self._lease.successor_waiting)
 
     def release(self) -> None:

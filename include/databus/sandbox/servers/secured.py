@@ -137,7 +137,7 @@ class SecuredZooKeeper(ZooKeeper):
             "ssl.trustStore.type": "PEM",
             "ssl.trustStore.location": known.certificate,
             "ssl.clientAuth": "need",
-            # Clients are told apart by their digest login; any certificate of the authority may connect.
+            # Clients are distinguished by their digest login; any certificate of the authority may connect.
             "ssl.hostnameVerification": "false",
             "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
         }

@@ -62,7 +62,7 @@ class SparkCluster(SparkConnect):
 
 
 def cluster_state(host: str, port: int) -> dict[str, Any]:
-    """Return what a master's web server tells in JSON: its workers, with their state and cores in use.
+    """Return a master's state from its web server, in JSON: its workers, with their state and cores in use.
 
     Raises:
         NotHealthyError: it does not answer.

@@ -89,7 +89,7 @@ class Bulk:
         max_retries: further attempts for what was turned away.
         sleep: waits that many seconds.
         retries: attempts made beyond the first, so far.
-        versions: tell what the batch can have written; None where newer documents are to be expected.
+        versions: give what the batch can have written; None where newer documents are to be expected.
     """
 
     client: OpenSearch

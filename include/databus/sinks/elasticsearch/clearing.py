@@ -27,7 +27,7 @@ PAGE = 1_000
 
 _KEPT_OPEN = "10m"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-"""`_id` of a key that is too long for one: it does not tell its table."""
+"""`_id` of a key that is too long for one: it does not name its table."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class EmptyingStatement:
 
 
 def empties(op: str, statement: str | None) -> bool:
-    """Tell whether a TRUNCATE or definition statement leaves its table without rows."""
+    """Return whether a TRUNCATE or definition statement leaves its table without rows."""
     return op == Op.TRUNCATE or classify(statement or "").empties
 
 
 def tells_tables(index: str, ids: Literal["key", "table_key"] | None) -> bool:
-    """Tell whether it can be told which documents of an index are a table's: by the index itself, or by their ids."""
+    """Return whether a table's documents in an index can be found: by the index itself, or by their ids."""
     return ids != "key" or ("{database}" in index and "{table}" in index)
 
 
 def lists_tables(index: str, ids: Literal["key", "table_key"] | None) -> bool:
-    """Tell whether an index is to list the tables that write to it: its name alone tells them, in lower case."""
+    """Return whether an index is to list the tables that write to it: its name alone shows them, in lower case."""
     return ids == "key" and tells_tables(index, ids)
 
 
@@ -78,9 +78,9 @@ def refused(emptied: EmptyingStatement, place: str) -> SinkSettingError:
 
 
 def untold(emptied: EmptyingStatement, place: str) -> SinkSettingError:
-    """Return the error of an index whose documents do not tell their table."""
+    """Return the error of an index whose documents do not name their table."""
     return SinkSettingError(
-        f"{place}: {emptied}, and nothing in the documents of index {emptied.index!r} tells their table",
+        f"{place}: {emptied}, and nothing in the documents of index {emptied.index!r} names their table",
         hint='Set ids="table_key", or put {database} and {table} into the index template, for a new index; or '
         'leave the documents, with on_truncate="ignore".',
         code="sink_truncate_untold",
@@ -128,7 +128,7 @@ class Clearing:
         """Take the table's documents away, once all rows before the statement are written.
 
         Raises:
-            SinkSettingError: a document does not tell its table, or the index takes no writes.
+            SinkSettingError: a document does not name its table, or the index takes no writes.
             SinkUnavailableError: no answer, or shards are missing.
             SinkAccessError: rights are missing.
         """
@@ -137,7 +137,7 @@ class Clearing:
         if self.ids == "key" and (others := self.indices.others_in(emptied.index, emptied.table)):
             raise SinkSettingError(
                 f"{self.place}: {emptied}, and index {emptied.index!r} has documents of {', '.join(others)} too, whose "
-                "ids do not tell their table",
+                "ids do not name their table",
                 hint="Names of indices are in lower case: give the tables indices of different names, or set "
                 'ids="table_key", for new indices; or leave the documents, with on_truncate="ignore".',
                 code="sink_truncate_untold",
@@ -189,7 +189,7 @@ class Clearing:
         if self.ids == "table_key" and not hit["_id"].startswith(f"{emptied.table}:"):
             if _DIGEST.fullmatch(hit["_id"]):
                 raise SinkSettingError(
-                    f"{self.place}: {emptied}, and document {hit['_id']!r} of index {emptied.index!r} does not tell "
+                    f"{self.place}: {emptied}, and document {hit['_id']!r} of index {emptied.index!r} does not name "
                     "its table: its id is the digest of a long key",
                     hint='Delete the table\'s documents by hand, and pass with on_truncate="ignore"; an index of its '
                     "own ({database} and {table} in the template) needs no such thing.",

@@ -139,7 +139,7 @@ def refused(place: str, status: int, info: Any, otherwise: str = "") -> DatabusE
         place: what was asked of whom.
         status: HTTP status.
         info: the answer.
-        otherwise: what to say where the answer tells no reason.
+        otherwise: what to say where the answer gives no reason.
     """
     kind, hint = _REFUSALS.get(status, _SERVER_FAILED if status >= 500 else _NOT_TAKEN)
     return kind(f"{place}: HTTP {status}: {reason_of(info) or otherwise}", hint=hint)

@@ -71,10 +71,10 @@ def document_id(key: str, table: str = "") -> str:
 
 
 def ids_may_meet(table: str) -> bool:
-    """Tell whether another table's name with a colon behind it may begin a table's name, `database.table`.
+    """Return whether another table's name with a colon behind it may begin a table's name, `database.table`.
 
     A row of `shop.t` with the key "x:1" has the `_id` of a row of `shop.t:x` with the key "1", the tables' names before
-    the keys: which table a document is of cannot be told then.
+    the keys: which table a document is of cannot be determined then.
     """
     _, dot, rest = table.partition(".")
     return bool(dot) and ":" in rest

@@ -29,7 +29,7 @@ class IndexState:
             where that is not known, which means before all that is known.
         moved: version of each statement that gave names of key columns to others, and these before and behind.
         emptied: table → greatest version of a statement that emptied it.
-        tables: those that are known to write to it, where neither owner nor ids tell.
+        tables: those that are known to write to it, where neither owner nor ids show them.
         typed: whether its mapping was made of a table's columns.
         fields: field → mapping.
         dynamic: the mapping's `dynamic`, "" where it says none.
@@ -51,7 +51,7 @@ class IndexState:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Self:
-        """Return the state that the mappings of an index, or of those behind an alias, tell.
+        """Return the state that the mappings of an index, or of those behind an alias, hold.
 
         Args:
             found: the answer of the mapping API.

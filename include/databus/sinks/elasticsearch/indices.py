@@ -39,7 +39,7 @@ class Indices:
         body: body of a create request, without the owner.
         shared: whether tables may share an index, because their ids differ or the flow's author says so.
         typing: whether fields are to be compared with those of columns.
-        listing: whether each table that writes to an index is written down in it, because nothing else tells.
+        listing: whether each table that writes to an index is written down in it, because nothing else shows it.
         unlisted: (index, table) that the login may not write down, kept by the sink: they are not tried again.
         made: names of the indices that it made.
     """
@@ -109,7 +109,7 @@ class Indices:
         return known.emptied.get(table, 0) if known is not None else 0
 
     def others_in(self, index: str, table: str) -> list[str]:
-        """Return the other tables that are known to write to an index, as it tells now.
+        """Return the other tables that are known to write to an index, as of now.
 
         Raises:
             SinkUnavailableError: no answer.

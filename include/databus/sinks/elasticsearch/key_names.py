@@ -36,7 +36,7 @@ class Key:
         return ", ".join(" ".join(each) for each in zip(self.names, self.forms, strict=False)) or str(self)
 
     def may_be(self, other: Key) -> bool:
-        """Tell whether it is the other one, as far as both are known."""
+        """Return whether it is the other one, as far as both are known."""
         return self.names == other.names and (self.forms == other.forms or not (self.forms and other.forms))
 
     def at(self, place: int, moves: Sequence[tuple[int, Columns]]) -> Key:

@@ -156,7 +156,7 @@ class IndexKeys:
     def _makes_the_same(
         self, index: str, known: Sequence[tuple[Key, Key]], table: TableSchema, earlier: Collection[str]
     ) -> bool:
-        """Tell whether it is a known key under other names; False where another one is accepted. Raises where none is.
+        """Return whether it is a known key under other names; False where another is accepted. Raises where none is.
 
         Then the old names are gone, and the new ones were neither in the range before nor in any document. A key whose
         values got another form but keep their text is accepted; the way back from there is another one.

@@ -33,7 +33,7 @@ class DocumentLookup:
             self._headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
 
     def get(self, index: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return id → what the server tells of a document, of those that are there; in real time.
+        """Return id → what the server has of a document, of those that are there; in real time.
 
         Raises:
             SinkUnavailableError: no node answers.

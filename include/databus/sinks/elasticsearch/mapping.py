@@ -105,7 +105,7 @@ def fields_of(tables: Iterable[TableSchema], mapping: Mapping[str, Any] | None) 
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a column's name is a field's: dots mean objects, and names that begin with `_` are the servers'."""
+    """Return whether a column's name is a field's: dots mean objects, and a leading `_` is the servers'."""
     return "." not in name and not name.startswith("_") and name == name.strip() and bool(name)
 
 
@@ -140,7 +140,7 @@ def sent(send: Callable[[Mapping[str, Any]], None], fields: Mapping[str, Any]) -
 
 
 def differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Tell whether a field of an index takes other values than wanted."""
+    """Return whether a field of an index takes other values than wanted."""
     if wanted.get("type") in _REPLACED and found.get("type") == "keyword":
         return False
     return any(wanted.get(name) != found.get(name) for name in ("type", "scaling_factor"))

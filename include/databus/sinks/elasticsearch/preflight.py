@@ -29,7 +29,7 @@ _DISK_IS_FULL = "index.blocks.read_only_allow_delete"
 
 PROMISES = {
     "exactly_once": "exactly_once: the newest state of each key; a document newer than its batch stops the flow",
-    "at_least_once": "at_least_once: a newer document is left as it is, and nobody is told",
+    "at_least_once": "at_least_once: a newer document is left as it is, without a report",
     "throughput_first": "throughput_first: as at_least_once, in large requests",
 }
 
@@ -75,7 +75,7 @@ def _untold(spec: Elasticsearch, place: str) -> Finding:
     return Finding(
         f"{place}: on_truncate",
         Level.WARN,
-        f"nothing tells which documents of index {spec.index!r} are a table's: a TRUNCATE or DROP TABLE stops the flow",
+        f"nothing shows which documents of index {spec.index!r} are a table's: a TRUNCATE or DROP TABLE stops the flow",
         'Set ids="table_key" or an index with {database} and {table}, or on_truncate="ignore".',
     )
 

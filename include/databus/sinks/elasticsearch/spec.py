@@ -148,7 +148,7 @@ class Elasticsearch(SinkSpec):
         return METADATA_FIELDS.union((FLAGS_FIELD,), soft, shared)
 
     def may_stop(self, pinned: SinkPlan) -> bool:
-        """Tell whether a row that the server refuses stops a batch."""
+        """Return whether a row that the server refuses stops a batch."""
         return self.on_reject == "fail" or (self.on_reject is None and bool(pinned.first))
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:

@@ -48,11 +48,11 @@ class DocumentReader:
             )
         return found
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> list[Sighting]:
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], selector: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`; a document shows the newest change of its key only."""
-        if sought.key is None:
+        if selector.key is None:
             return []
-        identifier = self._id(sought.key, sought.table)
+        identifier = self._id(selector.key, selector.table)
         found = (self._get(index, identifier) for index in sorted(outputs) if index)
         return [sighting for sighting in found if sighting is not None]
 

@@ -183,7 +183,7 @@ class ElasticsearchWriter:
         """Return the statement.
 
         Raises:
-            SinkSettingError: the spec wants the flow to stop, or documents do not tell their table.
+            SinkSettingError: the spec wants the flow to stop, or documents do not name their table.
         """
         spec, place = self.spec, where(self.connection)
         if spec.on_truncate == "fail":
@@ -222,7 +222,7 @@ def windows(
     Args:
         writes: in log order; of several logs one follows the other, whatever is newer in them.
         max_bytes: size of a window, a transaction more at most.
-        versions: tell of rows that nothing orders; None where they are not to be refused.
+        versions: show rows that nothing orders; None where they are not to be refused.
 
     Raises:
         SinkConflictError: nothing says which of two rows of a document is the newer one.
@@ -284,7 +284,7 @@ def deliver(window: list[RowWrite], bulk: Bulk, tally: DocumentTally, newer: New
         window: of each document its newest row.
         bulk: sends.
         tally: counts.
-        newer: tells which rows need not be held back; None where all are.
+        newer: returns which rows need not be held back; None where all are.
     """
     while window:
         fallback = []
@@ -312,7 +312,7 @@ def _parted(window: list[RowWrite], newer: NewerDocuments | None) -> tuple[list[
 
 
 def no_primary_key(sink: str, table: str) -> SinkSettingError:
-    """Return the error for a table whose rows cannot be told apart."""
+    """Return the error for a table whose rows cannot be distinguished."""
     return SinkSettingError(
         f"sink {sink!r}: table {table} has no primary key, so its rows have no document id",
         hint="Leave the table out of the source (exclude_tables) or of this sink's routes; or add a primary key to it, "

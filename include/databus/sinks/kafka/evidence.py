@@ -59,8 +59,8 @@ def output_problems(ledger: CommittedState, ends: Mapping[str, int | None]) -> l
     """Return a line for each batch whose records cannot lie in the topics as its receipts say.
 
     What went to a topic that was deleted, as a person has accepted, is not looked for. Of a batch that was in flight
-    then, the topic that is there now holds as many records as it wrote beyond those; control records are not told from
-    them, so that it is seen when more are missing than it has chunks in the partition.
+    then, the topic that is there now holds as many records as it wrote beyond those; control records are not
+    distinguished from them, so that it is seen when more are missing than it has chunks in the partition.
 
     Args:
         ledger: what it says of the sink.
@@ -95,7 +95,7 @@ def output_problems(ledger: CommittedState, ends: Mapping[str, int | None]) -> l
 
 
 def outputs_of(ledger: CommittedState) -> list[str]:
-    """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
+    """Return the "topic[partition]" names in the receipts, but of topics that are not there any more."""
     there = {output for begin, _, output, _ in _told(ledger) if _is_there(ledger, begin, output)}
     return sorted(there | _sent_since(ledger).keys())
 
@@ -113,7 +113,7 @@ def accepted_notes(ledger: CommittedState) -> list[str]:
 
 
 def written_of(plan: Plan, markers: Sequence[Marker | None]) -> dict[str, int] | None:
-    """Return "topic[partition]" → records that markers tell of a plan; None where one of them leaves that out."""
+    """Return "topic[partition]" → records that markers hold of a plan; None where one of them leaves that out."""
     found: dict[str, int] = {}
     for marker in markers:
         if marker is None or (marker.batch, marker.hash) != (plan.batch, plan.hash):
@@ -129,7 +129,7 @@ def _sent_since(ledger: CommittedState) -> dict[str, int]:
     """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another.
 
     Such a batch is merged with none. A part may end with its number though: where a sink that fell behind took the
-    batch along, the flow's own part ends there without that sink, and tells what it wrote before.
+    batch along, the flow's own part ends there without that sink, and says what it wrote before.
     """
     found: dict[str, int] = {}
     for begin, batch, output, facts in _told(ledger):
@@ -152,9 +152,9 @@ def _topic(output: str) -> str:
 
 
 def _is_there(ledger: CommittedState, begin: int, output: str) -> bool:
-    """Tell whether batches from one on wrote to the topic that is there now, as far as people have said.
+    """Return whether batches from one on wrote to the topic that is there now, as far as people have said.
 
-    Of several that were merged the first one tells: the sink wrote all of them before a topic was accepted, or behind.
+    Of several that were merged the first one counts: the sink wrote all of them before a topic was accepted, or behind.
     """
     accepted = ledger.accepted.get(_topic(output))
     return accepted is None or begin > accepted.upto

@@ -33,7 +33,7 @@ def abandon_slot(key: MarkerKey, slot: int, settings: ProducerSettings, plan: Pl
 
 
 def is_due(marker: Marker, now_s: float, after_s: float) -> bool:
-    """Tell whether a marker was not refreshed within a time; one of a clock that is ahead is due."""
+    """Return whether a marker was not refreshed within a time; one of a clock that is ahead is due."""
     return marker.refreshed_s is None or not 0 <= now_s - marker.refreshed_s < after_s
 
 

@@ -25,7 +25,7 @@ MAX_METADATA_BYTES = 1024
 
 Place = tuple[str, int, int, int]
 """File, position, ordinal and part of a row. Rows of a slot come in this order, those of files with short names first:
-one place tells of all files how far they were written."""
+one place says of all files how far they were written."""
 
 MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch refreshed_s", "before", "place")
 """`refreshed_s` came after version 1 and decides nothing: `021bfd3` passes over what it does not know in a marker."""

@@ -197,7 +197,7 @@ class Session:
 
         Raises:
             SinkFencedError: another writer took over; nothing of this transaction is visible.
-            SinkUnavailableError: no answer in time: the next attempt's marker tells what happened.
+            SinkUnavailableError: no answer in time: the next attempt's marker shows what happened.
         """
         self._committed = None
         self._send(marker)
@@ -255,7 +255,7 @@ class Session:
 
         Args:
             topics: topic → number of its partitions, all that the transaction may have written to.
-            error: what told that it hangs.
+            error: the error that showed that it hangs.
 
         Raises:
             SinkTransactionHangingError: there are several brokers: a partition may hold the transaction's end already,
@@ -325,7 +325,7 @@ class Session:
         while True:
             self._take(partial(self.producer.poll, 0.05))
             if self._seen.owes_cause_of(error):
-                # What was told once is told again by the calls of a transaction only.
+                # An error that was raised once is raised again by the calls of a transaction only.
                 self._take(self.producer.begin_transaction)
             if not self._seen.owes_cause_of(error) or time.monotonic() > deadline:
                 break

@@ -54,9 +54,9 @@ class GrownTopics:
 
     Args:
         producer: the producer.
-        within_s: seconds from a topic's first refusal after which it is asked for no more: brokers tell of new
+        within_s: seconds from a topic's first refusal after which it is asked for no more: brokers report new
             partitions one after the other.
-        now: tells the time in seconds.
+        now: gives the time in seconds.
     """
 
     def __init__(self, producer: Any, within_s: float, now: Callable[[], float] = monotonic):

@@ -125,7 +125,7 @@ class KafkaSink:
         return changed_outputs(known, self.topics.ids(known, anew=True))
 
     def written_of(self, plan: Plan) -> dict[str, int] | None:
-        """Return the records of a plan in flight that its slots' markers tell of; without markers all is sent again."""
+        """Return the records of a plan in flight that its slots' markers name; without markers all is sent again."""
         if not self.marked or MARKER_TOPIC not in self.topics.partitions():
             return {}
         return evidence.written_of(plan, self.markers(plan.sinks[self.spec.sink_name].slots))
@@ -136,14 +136,14 @@ class KafkaSink:
         return standing_ids(self.topics, outputs)
 
     def wrote_any_of(self, plan: Plan) -> bool:
-        """Tell whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
+        """Return whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
         if not self.marked or MARKER_TOPIC not in self.topics.partitions():
             return False
         markers = self.markers(plan.sinks[self.spec.sink_name].slots)
         return any(m is not None and (m.batch, m.hash) == (plan.batch, plan.hash) and m.chunk >= 0 for m in markers)
 
     def never_held(self, plan: Plan) -> bool:
-        """Tell whether no partition of the plan's topics ever held a record; also true of topics that are gone."""
+        """Return whether no partition of the plan's topics ever held a record; also true of topics that are gone."""
         topics, standing = plan.sinks[self.spec.sink_name].partitions, self.topics.partitions()
         outputs = [f"{topic}[{number}]" for topic in topics for number in range(standing.get(topic, 0))]
         with closing(self.key.consumer(self.settings, self._seen)) as consumer:
@@ -266,7 +266,7 @@ class KafkaSink:
             return self.topics.offsets_retention_s()
         except SinkUnavailableError:
             raise
-        except SinkError:  # the brokers do not tell
+        except SinkError:  # the brokers do not report it
             return DEFAULT_RETENTION_S
 
     def new_topic(self, name: str, partitions: int = 0) -> NewTopic:
@@ -282,7 +282,7 @@ class KafkaSink:
             self._markers = None
 
     def _fails(self, plan: Plan) -> bool:
-        """Tell whether a row that is too large stops a plan; one that is replayed is held back again."""
+        """Return whether a row that is too large stops a plan; one that is replayed is held back again."""
         return self.spec.on_reject == "fail" and plan.flow == self.context.flow
 
     def _marker_topic(self) -> NewTopic:

@@ -129,7 +129,7 @@ class Kafka(SinkSpec):
         return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - a topic's age changes nothing
-        """Tell whether a record that is too large stops a batch."""
+        """Return whether a record that is too large stops a batch."""
         return self.on_reject == "fail"
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:

@@ -40,17 +40,17 @@ def text_of(value: str | bytes | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
-def is_other(message: Message, sought: ChangeSelector) -> bool:
-    """Tell by its headers and by a look at its bytes that a record is not sought: most of a batch are not."""
+def is_other(message: Message, selector: ChangeSelector) -> bool:
+    """Return whether a record is another, by its headers and a look at its bytes: most of a batch are not."""
     told = of_event_id(_headers(message).get("event_id", ""))
-    if sought.event_ids:
-        return bool(told.event_id) and told.event_id not in sought.event_ids
-    if sought.gtid and told.gtid:
-        return told.gtid != sought.gtid
+    if selector.event_ids:
+        return bool(told.event_id) and told.event_id not in selector.event_ids
+    if selector.gtid and told.gtid:
+        return told.gtid != selector.gtid
     value = message.value()
-    if not sought.file or told.position is not None or value is None:
+    if not selector.file or told.position is not None or value is None:
         return False
-    return str(sought.position).encode() not in value
+    return str(selector.position).encode() not in value
 
 
 def number_in_log(change: Change) -> int | None:
@@ -86,7 +86,7 @@ def _content(message: Message) -> str:
 
 
 def _of_value(value: bytes | None) -> Change:
-    """Return what an envelope tells of its change; nothing of a value that is no envelope of ours."""
+    """Return what an envelope holds of its change; nothing of a value that is no envelope of ours."""
     try:
         envelope = json.loads(value or b"null")
     except ValueError:

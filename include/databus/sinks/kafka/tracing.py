@@ -1,7 +1,7 @@
 """Finding single records of a topic: one offset, or those of a batch's range of offsets that carry a change.
 
 Records of one batch lie in a partition in the order of the log. So a large range is first narrowed by a binary search
-over offsets, where the envelope tells file and position; what is left is read and compared.
+over offsets, where the envelope has file and position; what is left is read and compared.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TopicReader:
             )
         return self._seen_at(found)
 
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: ChangeSelector) -> list[Sighting]:
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], selector: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`."""
         found: list[Sighting] = []
         expired = []
@@ -98,16 +98,16 @@ class TopicReader:
                 expired.append(f"{output} begins at {low}, the batch wrote {first}–{last}")
             if last < low:
                 continue
-            first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
+            first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), selector)
             for message in self._read(consumer, topic, partition, first, last):
-                if is_other(message, sought):
+                if is_other(message, selector):
                     continue
                 sighting = self._seen_at(message)
                 # A tombstone carries an id and no place; it stands right behind its delete.
                 follows = sighting.tombstone and found and found[-1].change.event_id == sighting.change.event_id
-                if follows or sought.matches(sighting.change):
+                if follows or selector.matches(sighting.change):
                     found.append(sighting)
-                    if len(found) >= sought.most:
+                    if len(found) >= selector.most:
                         return found
         if expired and not found:
             raise TraceExpiredError(
@@ -149,7 +149,7 @@ class TopicReader:
         return [sighting for sighting in seen if sighting.content == content]
 
     def cluster_id(self, topic: str) -> str:
-        """Return the id of the cluster, asked for with a topic so that it does not tell of all; "" where it has none.
+        """Return the id of the cluster, asked for with a topic so that it does not report all; "" where it has none.
 
         Raises:
             SinkError: the cluster does not answer.
@@ -192,27 +192,27 @@ class TopicReader:
         return found
 
     def _backwards(
-        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], sought: ChangeSelector
+        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], selector: ChangeSelector
     ) -> tuple[Sighting | None, int]:
         low, high = ends
         floor, size, newest = max(low, high - KEY_SEARCH_RECORDS), _CHUNK, None
         while high > floor and newest is None:
             first = max(floor, high - size)
             for message in self._read(consumer, *of, first, high - 1):
-                if text_of(message.key()) == sought.key:
+                if text_of(message.key()) == selector.key:
                     seen = self._seen_at(message)
-                    newest = seen if sought.matches(seen.change) and not seen.tombstone else newest
+                    newest = seen if selector.matches(seen.change) and not seen.tombstone else newest
             high, size = first, size * 4
         return newest, high
 
     def _narrowed(
-        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], sought: ChangeSelector
+        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], selector: ChangeSelector
     ) -> tuple[int, int]:
         """Return the part of a range that holds a transaction, by a binary search; the range where that cannot be."""
         first, last = span
-        if sought.position is None or not sought.file or last - first < NARROW_FROM:
+        if selector.position is None or not selector.file or last - first < NARROW_FROM:
             return span
-        wanted = number_in_log(Change(file=sought.file, position=sought.position))
+        wanted = number_in_log(Change(file=selector.file, position=selector.position))
         low, high = first, last
         while high - low > NARROW_FROM // 2:
             middle = (low + high) // 2

@@ -34,7 +34,7 @@ LONGEST_CHUNK_S = TRANSACTION_TIMEOUT_MS / 1000 / 2
 """A chunk of slow rows ends after this long; a retry goes on by the rows in the marker, wherever chunks were cut."""
 
 _GROWN_WITHIN_S = 30.0
-"""A topic that has grown is told by each broker within so long."""
+"""A topic that has grown is reported by each broker within so long."""
 
 _POLL_EVERY = 1000
 _COLUMNS = ("partition", "key", "event_id", "ts_ms", "tombstone")
@@ -181,7 +181,7 @@ class KafkaSlotWriter:
             marker = session.marker()
         except SinkTransactionHangingError as error:
             if session.kept:
-                raise  # one that initialises anew tells whether it hangs
+                raise  # one that initialises anew shows whether it hangs
             marker = self._without_lost(session, slot, error)
         resume = compare(marker, self.plan, self.sink, slot)
         if not resume.finished:
@@ -275,7 +275,7 @@ class KafkaSlotWriter:
         session.commit(replace(marker, end=end.to_json(), at=str(end), place=place))
 
     def _require_topics(self, tally: MessageTally) -> None:
-        """Name the topic that is not there: the commit would only tell that a record failed."""
+        """Name the topic that is not there: the commit would only say that a record failed."""
         for output, error in tally.failed.items():
             if error.code() in MISSING:
                 raise sink_error(self.settings.client, f"produce to {output}", error, LastError())

@@ -1,7 +1,7 @@
 """Large values of a mirror: the value of a message that is too large goes to the segment store.
 
 Key, timestamp, partition, place in the order and headers stay. In the value's place stands the reference (see
-`databus.binlog.segments.large_values`), and the header `databus.claim` with the hash of the bytes tells that it does.
+`databus.binlog.segments.large_values`), and the header `databus.claim` with the hash of the bytes marks it.
 """
 
 from __future__ import annotations

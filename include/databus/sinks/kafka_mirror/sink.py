@@ -32,7 +32,7 @@ from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
 
 @dataclass(frozen=True)
 class MirrorEncoder:
-    """Names target topics; a partition always belongs to the same slot (see `core.protocols.RelayEncoder`).
+    """Names target topics; a partition always belongs to the same slot (see `core.protocols.RawRecordEncoder`).
 
     Attributes:
         spec: the mirror's sink.
@@ -46,7 +46,7 @@ class MirrorEncoder:
         """Return the slot that writes a partition."""
         return partition % self.plan.sinks[self.spec.sink_name].slots
 
-    def relay(self, records: RawRecords) -> RawRecords:
+    def encode_raw(self, records: RawRecords) -> RawRecords:
         """Return the records with the topic they go to."""
         return replace(records, topic=self.spec.target(records.schema.table))
 

@@ -67,12 +67,12 @@ class MirrorTopics(Kafka):
             write is left out, and a right to everything becomes one to read. None is ever taken away. Default
             False.
         too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" (default)
-            holds it back and goes on; "claim" puts its value into the segment store and a reference in its place, with
-            the header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
+            holds it back and goes on; "large_value" puts its value into the segment store and a reference in its place,
+            with the header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
         max_bytes_per_s: most bytes that a run moves in a second, over all slots, e.g. 10_000_000; default None, no
             bound.
         heartbeat: time between two heartbeats that a run writes into the source's topic `heartbeats`, as MirrorMaker 2
-            does; mirrored like the rest, they tell the delay while nothing else is written. E.g. timedelta(seconds=10);
+            does; mirrored like the rest, they show the delay while nothing else is written. E.g. timedelta(seconds=10);
             default None, none.
     """
 
@@ -81,6 +81,8 @@ class MirrorTopics(Kafka):
         "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
         "max_bytes_per_s", "heartbeat",
     }  # fmt: skip
+    unused: ClassVar[frozenset[str]] = frozenset({"topic", "envelope", "tombstones", "ddl", "partitions", "profile"})
+    former_values: ClassVar[Mapping[str, Mapping[str, str]]] = {"too_large": {"claim": "large_value"}}
 
     source_conn_id: str
     topic: str = "{table}"
@@ -99,7 +101,7 @@ class MirrorTopics(Kafka):
     configs: tuple[str, ...] = ("*",)
     exclude_configs: tuple[str, ...] = NOT_FOLLOWED
     sync_acls: bool = False
-    too_large: Literal["quarantine", "claim", "fail"] = "quarantine"
+    too_large: Literal["quarantine", "large_value", "fail"] = "quarantine"
     max_bytes_per_s: int | None = Field(None, ge=10_000)
     heartbeat: Duration | None = Field(None, ge=SECOND)
 
@@ -127,7 +129,7 @@ class MirrorTopics(Kafka):
         return self
 
     def wants(self, topic: str) -> bool:
-        """Tell whether a topic of the source is mirrored."""
+        """Return whether a topic of the source is mirrored."""
         return selects_topic(self.topics, self.exclude_topics, topic, internal=topic in INTERNAL_TOPICS)
 
     def target(self, topic: str) -> str:
@@ -182,5 +184,4 @@ class MirrorTopics(Kafka):
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what it inherits and a mirror does not use is left out."""
-        unused = ("topic", "envelope", "tombstones", "ddl", "partitions", "profile")
-        return {name: value for name, value in super().to_json().items() if name not in unused}
+        return {name: value for name, value in super().to_json().items() if name not in self.unused}

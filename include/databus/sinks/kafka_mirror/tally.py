@@ -55,7 +55,7 @@ class ProducedRecords:
 
     @property
     def bounds(self) -> list[int]:
-        """Source offsets [first, upto) and target offsets [first, upto), these UNKNOWN where no broker told them."""
+        """Source offsets [first, upto) and target offsets [first, upto), these UNKNOWN where no broker gave them."""
         upto = self.last + 1 if self.last >= 0 else UNKNOWN
         return [int(self.offsets[0]), int(self.offsets[-1]) + 1, self.first, upto]
 
@@ -65,8 +65,8 @@ class MirrorTally(MessageTally):
     """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
     Attributes:
-        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" moves
-            their values out and rejects only what is too large without them.
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "large_value"
+            moves their values out and rejects only what is too large without them.
         value_store: the segment store that large values go to.
         shared: whether others write to the target's topics, too.
         claimed: source partition → offsets of the records whose values were moved out.
@@ -85,7 +85,7 @@ class MirrorTally(MessageTally):
         limit = self.limit(batch.topic)
         if not _all_fit(batch, limit):
             sizes = _sizes(batch)
-            if self.too_large == "claim" and max(sizes) > limit:
+            if self.too_large == "large_value" and max(sizes) > limit:
                 batch = self._moved_out(batch, sizes, limit)
                 sizes = _sizes(batch)
             for row in (row for row, size in enumerate(sizes) if size > limit):
@@ -98,7 +98,7 @@ class MirrorTally(MessageTally):
     def reports(self, batch: RawRecords) -> Mapping[int, Callable[..., None]]:
         """Return the callbacks of the first and the last record, which also note the target's offsets.
 
-        Where others write to the same topics, their records may lie between ours: then each record tells its own.
+        Where others write to the same topics, their records may lie between ours: then each record reports its own.
         """
         if not batch.num_rows:
             return {}
@@ -163,7 +163,7 @@ class MirrorTally(MessageTally):
             raise RecordRejectedError(
                 f"{position} has {size} bytes, and topic {batch.topic} of the target takes {limit}",
                 hint="Raise max.message.bytes of the target's topic, hold such records back with "
-                'too_large="quarantine", or let their values go to the segment store with too_large="claim".',
+                'too_large="quarantine", or let their values go to the segment store with too_large="large_value".',
                 code="mirror_record_too_large",
             )
         key, value = batch.keys[row], batch.values[row]
@@ -232,7 +232,7 @@ def _each(also: Callable[..., None], piece: ProducedRecords) -> Callable[..., No
 
 
 def _all_fit(batch: RawRecords, limit: int) -> bool:
-    """Tell without a look at each record whether all fit, where that is easily told."""
+    """Return whether all fit, without a look at each record, where that is easily seen."""
     if any(batch.headers):
         return False
     longest = sum(max((len(one) for one in column if one), default=0) for column in (batch.keys, batch.values))

@@ -202,7 +202,7 @@ class Fetcher:
     def _reported(self, error: KafkaError, of: _Progress | None, offset: int) -> None:
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-            # Control records and aborted transactions are no messages: only the end tells that they were passed.
+            # Control records and aborted transactions are no messages: only the end shows that they were passed.
             if of is not None and offset >= of.stretch.end:
                 self._finish(of)
             return

@@ -82,8 +82,8 @@ class KafkaGaps:
             named = ", ".join(f"{log_name(*place)} (deleted up to {state.earliest[place]})" for place in untold[:5])
             more = f" and {len(untold) - 5} more" if len(untold) > 5 else ""
             raise OffsetPurgedError(
-                f"{self._cluster.where}: where {when.isoformat()} lies cannot be told, for nothing older is left of "
-                f"{named}{more}",
+                f"{self._cluster.where}: where {when.isoformat()} lies cannot be determined, for nothing older is left "
+                f"of {named}{more}",
                 hint='Begin at a later time or at earliest; on_gap="earliest" of the source takes what is left.',
             )
 
@@ -149,7 +149,7 @@ class KafkaGaps:
             else:
                 raise SourceUnavailableError(
                     f"{self._cluster.where}: {log_name(*place)} of the planned range is not there at the moment",
-                    hint="Nothing was moved. The topic is being made or deleted; the next attempt tells which.",
+                    hint="Nothing was moved. The topic is being made or deleted; the next attempt shows which.",
                 )
         return gone
 

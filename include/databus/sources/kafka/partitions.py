@@ -93,7 +93,7 @@ class KafkaLogs:
         return tuple(dict.fromkeys((*self._spec.unmatched(found), *sorted(self._noticed))))
 
     def notices(self, start: KafkaOffsets, state: LogState) -> bool:
-        """Tell whether topics of an offset were seen to be gone since `gone` was asked; views refuse that by name."""
+        """Return whether topics of an offset were seen to be gone since `gone` was asked; views refuse that by name."""
         return self.between is None and bool(self._missing(start, state.ids) - self._noticed)
 
     def unread(self, standing: KafkaOffsets) -> dict[str, int]:
@@ -129,7 +129,7 @@ class KafkaLogs:
 
 
 def _lost(topic: str, before: LogState, state: LogState) -> bool:
-    """Tell whether a topic is gone or going: in mid-deletion it is listed, but nobody tells where its logs end."""
+    """Return whether a topic is gone or going: in mid-deletion it is listed, but its logs' ends are unknown."""
     if topic not in state.ids:
         return True
     return state.ids[topic] == before.ids[topic] and not before.told(topic) <= state.told(topic)

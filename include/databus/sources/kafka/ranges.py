@@ -54,7 +54,7 @@ def backlog_of(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
 
 
 def unread_of(standing: KafkaOffsets, state: LogState) -> dict[str, int]:
-    """Return topic → offsets behind those that were read; a partition whose end was not told counts as one."""
+    """Return topic → offsets behind those that were read; a partition whose end was not reported counts as one."""
     found, told = dict.fromkeys(state.ids, 0), dict.fromkeys(state.ids, 0)
     for (topic, partition), end in state.ends.items():
         known, read = standing.ids.get(topic), standing.positions.get(topic, {})

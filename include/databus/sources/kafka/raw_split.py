@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RawKafkaSplit(KafkaSplit):
-    """Stretches of partitions whose records can also be handed on as they are (see `core.protocols.RelaySplit`)."""
+    """Stretches of partitions whose records can also be handed on as they are (see `core.protocols.RawRecordSplit`)."""
 
-    def relay(self, mine: Callable[[int], bool]) -> Generator[tuple[RawRecords, int]]:
+    def read_raw(self, mine: Callable[[int], bool]) -> Generator[tuple[RawRecords, int]]:
         """Yield records of the partitions that are mine, and how many more were left out; in order of the stretches.
 
         Raises:

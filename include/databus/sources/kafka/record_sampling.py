@@ -1,4 +1,4 @@
-"""Looks at a few records at the edges of a range: their size and their times, which no request tells."""
+"""Looks at a few records at the edges of a range: their size and their times, which no request shows."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _batch(
     ]
     deleted = np.array([r.value is None for r in records], np.bool_) & (schema.primary_key == ("key",))
     if spec.key_format in REGISTRY_FORMATS:
-        deleted[list(key_faults)] = False  # what it deletes cannot be told: it is kept, and judged as a record
+        deleted[list(key_faults)] = False  # what it deletes cannot be determined: it is kept, and judged as a record
     row = np.arange(n, dtype=np.int32)
     return TableBatch(
         schema,

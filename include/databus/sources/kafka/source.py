@@ -102,7 +102,7 @@ class KafkaTopicsSource:
         return self._logs.gone(None if standing is None else kafka_offsets(standing))
 
     def tables_may_be_gone(self) -> bool:
-        """Tell whether a plan found topics gone since."""
+        """Return whether a plan found topics gone since."""
         return self._topics_gone
 
     def unread(self, standing: Offset) -> Mapping[str, int]:

@@ -224,7 +224,7 @@ class KafkaTopics(SourceSpec):
         return self.cluster or self.conn_id.replace(".", "_")
 
     def wants(self, topic: str, *, internal: bool = False) -> bool:
-        """Tell whether a topic is read; `internal` says that it is Kafka's own."""
+        """Return whether a topic is read; `internal` says that it is Kafka's own."""
         return selects_topic(self.topics, self.exclude_topics, topic, internal=internal)
 
     def named(self) -> tuple[str, ...]:
@@ -245,15 +245,15 @@ class KafkaTopics(SourceSpec):
         )
 
     def names_one(self, pattern: str) -> bool:
-        """Tell whether a pattern is a topic's name."""
+        """Return whether a pattern is a topic's name."""
         return is_name(pattern)
 
     def rotates(self, name: str) -> bool:
-        """Tell whether a topic is read because of a pattern alone."""
+        """Return whether a topic is read because of a pattern alone."""
         return name not in self.topics and self.wants(name)
 
     def means(self, pattern: str, table: TableSchema) -> bool:
-        """Tell whether a pattern means the topic of a table."""
+        """Return whether a pattern means the topic of a table."""
         return matches(pattern, table.table)
 
     @property
@@ -269,7 +269,7 @@ class KafkaTopics(SourceSpec):
         return KafkaTopicsSource(self, connections.get(self.conn_id), context, registry)
 
     def begins_at_head(self) -> bool:
-        """Tell whether it begins at "latest"."""
+        """Return whether it begins at "latest"."""
         return self.start == "latest"
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:

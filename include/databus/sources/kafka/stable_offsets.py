@@ -18,7 +18,7 @@ from databus.sources.kafka.rows import log_name
 log = logging.getLogger(__name__)
 
 STILL_S = 30.0
-"""A stable offset that stood so long, with records behind it, is told of; most owners end a transaction in less."""
+"""A stable offset that stood so long, with records behind it, is reported; most owners end a transaction in less."""
 
 EVERY_S = 10.0
 _NAMED = 5

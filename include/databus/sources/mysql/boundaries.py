@@ -20,10 +20,10 @@ def boundary_at(
     """Return the place before the first transaction that committed at or after a moment; None while there is none.
 
     A transaction that commits later and says an earlier time lies behind the place: it belongs to the interval that
-    was open when it came. Files are told apart by the time the server began them.
+    was open when it came. Files are distinguished by the time the server began them.
 
     Raises:
-        OffsetPurgedError: the log that would tell was deleted.
+        OffsetPurgedError: the log that would show it was deleted.
     """
     files = server.log_files()
     low = _first_to_read(positions, files, when)
@@ -34,8 +34,8 @@ def boundary_at(
         if files[0].number > 1:
             first = positions.file_start(files[0])
             raise OffsetPurgedError(
-                f"{server.place}: where {when.isoformat()} lies in the log cannot be told: what is older than {first} "
-                "was deleted",
+                f"{server.place}: where {when.isoformat()} lies in the log cannot be determined: what is older than "
+                f"{first} was deleted",
                 hint=f"Begin at {first}, or keep segments longer (DATABUS_SEGMENT_KEEP) before the next time.",
             )
         low = 0

@@ -78,7 +78,7 @@ class FlowStores:
         no plan names, and copies of prepared transactions that neither the flow nor a sink behind can need.
 
         Args:
-            plans: tells what is planned; asked only where something is left.
+            plans: returns what is planned; asked only where something is left.
         """
         servers = servers_with_segments(self._root, self._flow)
         stores = [self.segments(server) for server in servers]

@@ -24,7 +24,7 @@ def headroom(
     Args:
         server: the server.
         offset: where the flow stands.
-        begun_s: tells when a file was begun, in seconds of the epoch: then the one before it was last written.
+        begun_s: returns when a file was begun, in seconds of the epoch: then the one before it was last written.
         warning_s: below so many seconds, or half of the retention where that is less, the headroom is low.
     """
     files = sorted(server.log_files(), key=lambda file: file.number)

@@ -119,7 +119,7 @@ class MysqlPositions(PlaceChecks):
     def at_time(self, when: datetime) -> BinlogOffset:
         """Return the last boundary at which every later transaction committed at or after a time.
 
-        Files are told apart by the time the server began them; within one all commit times are looked at, since they
+        Files are distinguished by the time the server began them; within one all commit times are looked at, since they
         do not rise steadily.
         """
         files = self._server.log_files()

@@ -168,7 +168,7 @@ def _grants(server: MysqlServer, capture: TableCapture, subject: str) -> Iterato
             + (
                 f"streaming{doubtful} works, probing and snapshots do not"
                 if described
-                else "without binlog_row_metadata=FULL their columns cannot be told"
+                else "without binlog_row_metadata=FULL their columns cannot be determined"
             ),
             f"GRANT SELECT ON {_scope(capture)} TO {quoted};",
             _ACCESS,

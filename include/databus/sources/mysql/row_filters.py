@@ -52,7 +52,7 @@ class RowFilter(Spec):
             raise ValueError(f"{error.message} {error.hint}") from None
 
     def concerns(self, schema: TableSchema) -> bool:
-        """Tell whether rows of a table are judged."""
+        """Return whether rows of a table are judged."""
         return TableCapture(self.tables)(schema.database, schema.table)
 
     def refusal(self, schema: TableSchema) -> str:

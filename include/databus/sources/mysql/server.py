@@ -143,7 +143,7 @@ class MysqlServer:
         return BinlogOffset(str(row["file"]), int(row["position"]), "", self.flavor, self.identity)
 
     def gtids_at(self, file: str, pos: int) -> str:
-        """Return MariaDB's GTID position at a place of its log; "" when it cannot tell."""
+        """Return MariaDB's GTID position at a place of its log; "" when it does not know."""
         found = self.query("SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0]
         return str(found or "")
 

@@ -19,7 +19,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Headroom, Lag
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
 from databus.core.protocols.optional_source import Turns
-from databus.core.protocols.splits import Split
+from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
 from databus.core.state.plan import SourcePlan
@@ -65,7 +65,7 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._log.after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
-        large = LargeValueRules(context.settings.segment_store, spec.claim_over_bytes)
+        large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
         self._large = large
         self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
@@ -107,7 +107,7 @@ class MysqlBinlogSource:
         return tables_gone(self._server, self._capture)
 
     def tables_may_be_gone(self) -> bool:
-        """Tell whether statements were read since by which tables of the flow may have come or gone."""
+        """Return whether statements were read since by which tables of the flow may have come or gone."""
         return self._ranges.tables_moved
 
     def start_offset(self) -> BinlogOffset:
@@ -239,7 +239,7 @@ class MysqlBinlogSource:
         """Describe a planned range from its segments; see `PlannedRanges`."""
         return self._planned.reopen(planned)
 
-    def splits(self, plan: SourcePlan, count: int) -> Sequence[Split]:
+    def splits(self, plan: SourcePlan, count: int) -> Sequence[DirectSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size.
 
         Chunks of a snapshot are one more, which stands before them.
@@ -274,7 +274,7 @@ class MysqlBinlogSource:
         self._stores.forget()
 
     def changed_since(self, after: Offset) -> bool:
-        """Tell whether a captured table was changed behind a place; True where the log does not tell."""
+        """Return whether a captured table was changed behind a place; True where the log does not report."""
         offset = self._server.binlog(after)
         if offset.server != self._server.identity:
             return True

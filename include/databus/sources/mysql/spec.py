@@ -52,8 +52,8 @@ class MysqlBinlog(SourceSpec):
         flavor: "mysql", "mariadb", or "auto" (default) to ask the server.
         headroom: least time until the server deletes what the flow needs next, below which it warns, e.g.
             timedelta(hours=12); default 6 hours.
-        claim_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values are
-            written to the segment store, and the row carries a reference in their place
+        large_values_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values
+            are written to the segment store, and the row carries a reference in their place
             (`databus.binlog.segments.large_values`),
             with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine. E.g.
             500_000; default 15 MiB.
@@ -87,11 +87,12 @@ class MysqlBinlog(SourceSpec):
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom: Duration = Field(timedelta(hours=6), ge=ZERO)
-    claim_over_bytes: int = Field(default=LARGE_VALUE_OVER_BYTES, ge=1024, le=MOST_BYTES)
+    large_values_over_bytes: int = Field(default=LARGE_VALUE_OVER_BYTES, ge=1024, le=MOST_BYTES)
     on_missing_table: OnMissingTable = "fail"
     on_partition_ddl: OnPartitionDdl = "event"
 
     headroom_s: ClassVar = StoredOption[int]("headroom", SECOND, whole=True)
+    claim_over_bytes: ClassVar = StoredOption[int]("large_values_over_bytes")
 
     @field_validator("tables", "exclude_tables")
     @classmethod
@@ -148,7 +149,7 @@ class MysqlBinlog(SourceSpec):
         return self.model_copy(update={"on_partition_ddl": "event"})
 
     def means(self, pattern: str, table: TableSchema) -> bool:
-        """Tell whether a pattern means a table."""
+        """Return whether a pattern means a table."""
         return TableCapture((pattern,))(table.database, table.table)
 
     @property
@@ -163,7 +164,7 @@ class MysqlBinlog(SourceSpec):
         return MysqlBinlogSource(self, connections.get(self.conn_id), context)
 
     def begins_at_head(self) -> bool:
-        """Tell whether it begins at "latest"."""
+        """Return whether it begins at "latest"."""
         return self.start == "latest"
 
     def begins_with_snapshot(self) -> bool:

@@ -102,7 +102,7 @@ def _rows_before(index: RangeIndex) -> tuple[int, ...]:
 def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[StatementPlace, LoggedStatement]]:
     """Yield each statement, as a task reads them, with its place; one of the flow's tables ends its segment.
 
-    The segments tell, whichever version staged them.
+    The segments show it, whichever version staged them.
     """
     behind = rows = 0
     for number, segment in enumerate(index.segments):
@@ -188,7 +188,7 @@ def _columns_renamed(
 
 
 def _come(altered: Sequence[str], changes: Sequence[Sequence[TableChange]]) -> tuple[list[bool], list[bool]]:
-    """Tell of what statements leave whether later ones make it one of the flow's tables; in one pass from the last.
+    """Return, of what statements leave, whether later ones make it one of the flow's tables; in one pass from the last.
 
     Args:
         altered: of each statement, the table that it alters.

@@ -28,7 +28,7 @@ class WalkedFiles:
         self._flow = flow
 
     def is_deleted(self, offset: BinlogOffset) -> bool:
-        """Tell whether an offset lies in a file before the first that the server still has; reads no file."""
+        """Return whether an offset lies in a file before the first that the server still has; reads no file."""
         earliest = self._server.log_files()[0]
         return of_one_log(offset, earliest) and offset.file_number < earliest.number
 
@@ -73,5 +73,5 @@ def previous_gtids(piece: WalkedStretch) -> str:
 
 
 def of_one_log(offset: BinlogOffset, file: ServerLogFile) -> bool:
-    """Tell whether an offset's file and another have names of one log."""
+    """Return whether an offset's file and another have names of one log."""
     return offset.file.rpartition(".")[0] == file.name.rpartition(".")[0]

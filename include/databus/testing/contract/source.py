@@ -72,7 +72,7 @@ class SourceContract:
 
     Attributes:
         one_log: whether all rows have one order; else each log (`log`) has one of its own, and ranges take from many.
-        counts_lag: whether `lag` tells bytes that are left; else it tells their age, and 0 bytes at the head alone.
+        counts_lag: whether `lag` gives bytes that are left; else it gives their age, and 0 bytes at the head alone.
         knows_times: whether `offset_at` has an answer; else it is refused by a named error.
     """
 

@@ -110,6 +110,16 @@ RENAMED: dict[str, tuple[type, dict[str, Any], dict[str, Any]]] = {
         {"conn_id": "m", "tables": ("a.b",), "headroom_s": 60},
         {"conn_id": "m", "tables": ("a.b",), "headroom": s(60)},
     ),
+    "mysql_large_values": (
+        MysqlBinlog,
+        {"conn_id": "m", "tables": ("a.b",), "claim_over_bytes": 2048},
+        {"conn_id": "m", "tables": ("a.b",), "large_values_over_bytes": 2048},
+    ),
+    "mirror_large_values": (
+        MirrorTopics,
+        {"conn_id": "k", "source_conn_id": "e", "too_large": "claim"},
+        {"conn_id": "k", "source_conn_id": "e", "too_large": "large_value"},
+    ),
     "webhook_timeout": (Webhook, {"conn_id": "w", "timeout_s": 2.5}, {"conn_id": "w", "timeout": s(2.5)}),
     "freshness_age": (Freshness, {"max_age_s": 12.125}, {"max_age": s(12.125)}),
     "when_all": (
@@ -149,14 +159,14 @@ MIRROR_OLD: dict[str, Any] = {
     "max_bytes_per_s": 20_000,
     "timeout_s": 7.0, "heartbeat_s": 10, "slots": 2, "zookeeper": "zk", "sink_outage_seconds": 3,
     "policy": "prefix", "compression": "zstd", "groups": ("g",), "exclude_topics": ("x",), "description": "d",
-    "consumer": {},
+    "consumer": {}, "too_large": "claim",
     "topic_config": {"retention.ms": "1"}, "renames": {"b": "c"}, "on_gap": "latest", "chunk_rows": 5,
     "batching": Batching(max_rows=9),
 }  # fmt: skip
 MIRROR_NEW: dict[str, Any] = {
     **{k: v for k, v in MIRROR_OLD.items() if not k.endswith("_s") or k == "max_bytes_per_s"},
     "source_conn_id": "east", "target_conn_id": "west", "timeout": s(7), "heartbeat": s(10), "zookeeper_conn_id": "zk",
-    "sink_outage": s(3),
+    "sink_outage": s(3), "too_large": "large_value",
 }  # fmt: skip
 for _gone in ("source", "target", "zookeeper", "sink_outage_seconds"):
     del MIRROR_NEW[_gone]

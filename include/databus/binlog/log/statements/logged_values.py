@@ -45,7 +45,7 @@ class StatementValues:
         """Let an event pass that may follow values: a statement's, or another value.
 
         Raises:
-            DecodeError: it is another, so nothing tells what the values are for.
+            DecodeError: it is another, so nothing shows what the values are for.
         """
         if kind != EventType.QUERY and kind not in STATEMENT_TYPES:
             self.refuse()

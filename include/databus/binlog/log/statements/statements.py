@@ -1,7 +1,7 @@
-"""Tell what a logged statement does: TRUNCATE, definition, transaction control, rows; tolerant, no grammar.
+"""Classify a logged statement: TRUNCATE, definition, transaction control, rows; tolerant, no grammar.
 
 Row-based logs hold a statement only where it changes definitions or controls a transaction; one that changes rows is
-told apart, because what it does is in no row event.
+distinguished, because what it does is in no row event.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Statement:
         objects: all tables and databases that a definition statement or TRUNCATE changes.
         empties: whether all rows of its tables are gone after it: TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE; never
             of temporary tables.
-        unlogged: whether it takes rows of its tables away, or brings some, that no row event tells: DROP, TRUNCATE,
+        unlogged: whether it takes rows of its tables away, or brings some, that no row event shows: DROP, TRUNCATE,
             EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE, MariaDB's ALTER IGNORE with a unique key.
         moves: whether its tables, or all of its database, may come or go by it: CREATE, DROP, RENAME; never of
             temporary tables.
-        fills: whether it makes a lasting table of a query, whose rows no row event tells: a log by row has that table's
-            columns in the query's place. Or a temporary one, of a query that may call a stored function.
+        fills: whether it makes a lasting table of a query, whose rows are in no row event: a log by row has
+            that table's columns in the query's place. Or a temporary one, of a query that may call a stored function.
         temporary: whether it makes a temporary table.
     """
 
@@ -205,7 +205,7 @@ def _definition(tokens: list[StatementToken], words: list[str]) -> Statement:
 
 
 def _is_unlogged(tokens: list[StatementToken], words: list[str], at: int) -> bool:
-    """Tell whether one of the changes that ALTER TABLE lists behind its table is one that no row event tells."""
+    """Return whether one of the changes that ALTER TABLE lists behind its table is one that no row event shows."""
     at += (words[at : at + 1] == ["NOWAIT"]) + 2 * (words[at : at + 1] == ["WAIT"])
     depth = 0
     for place in range(at, len(tokens)):
@@ -217,7 +217,7 @@ def _is_unlogged(tokens: list[StatementToken], words: list[str], at: int) -> boo
 
 
 def _takes_rows(words: list[str]) -> bool:
-    """Tell whether MariaDB's ALTER IGNORE TABLE may leave rows out: where a key or the partitions have no room for."""
+    """Return whether MariaDB's ALTER IGNORE TABLE may leave rows out, which no key or partition has room for."""
     return any(
         word in ("UNIQUE", "PRIMARY", "PARTITION") or (word == "KEY" and words[place - 1] not in _BEFORE_OTHER_KEYS)
         for place, word in enumerate(words)

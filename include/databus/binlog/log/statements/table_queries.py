@@ -1,4 +1,4 @@
-"""Queries that tables are made of, as statements tell them: whether there is one, and what it may run beside it."""
+"""Queries that tables are made of, as statements hold them: whether there is one, and what it may run beside it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def query_at(tokens: Sequence[StatementToken], at: int) -> int | None:
 
 
 def may_call(tokens: Sequence[StatementToken], at: int) -> bool:
-    """Tell whether a query calls what may be a stored function, which may change rows: MariaDB lets it, MySQL not.
+    """Return whether a query calls what may be a stored function, which may change rows: MariaDB lets it, MySQL not.
 
     Args:
         tokens: the statement.

@@ -47,9 +47,9 @@ class TransactionControl:
 
         Args:
             place: the event that is settled; its state is moved.
-            tables: is told of definition statements.
+            tables: gets definition statements.
             prepared: whether XA_PREPARE ends a transaction like a commit.
-            passes_statements: whether statements that change rows are told rather than refused.
+            passes_statements: whether statements that change rows are reported rather than refused.
         """
         self._place, self._state, self._tables, self._prepared = place, place.state, tables, prepared
         self._passes_statements = passes_statements
@@ -135,7 +135,7 @@ class TransactionControl:
             raise refuse_statement(kind, query.statement, str(self._place))
 
     def _by_statement(self, statement: Statement, query: QueryEvent, event: bytes) -> None:
-        """Tell a statement that changes rows; outside BEGIN it is a transaction of its own."""
+        """Handle a statement that changes rows; outside BEGIN it is a transaction of its own."""
         if not self._passes_statements:
             raise refuse_statement(StatementKind.ROWS, query.statement, str(self._place))
         if self._state[w.S_PHASE] == w.OUTSIDE:

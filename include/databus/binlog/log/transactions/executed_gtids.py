@@ -65,7 +65,7 @@ def _mariadb(start: MariadbGtidPosition, gtids: Iterable[str]) -> MariadbGtidPos
 
 
 class DeliveredGtids:
-    """Tells by GTID whether a transaction was delivered."""
+    """Delivered transactions, by GTID."""
 
     def __init__(self, flavor: str, gtids: str):
         """Take what a checkpoint says.
@@ -82,7 +82,7 @@ class DeliveredGtids:
         self._flavor = flavor
 
     def __contains__(self, gtid: str) -> bool:
-        """Tell of one transaction; one without GTID ("") never was, as far as can be known."""
+        """Return whether one transaction was; one without GTID ("") never was, as far as can be known."""
         if not gtid:
             return False
         if self._flavor == "mysql":

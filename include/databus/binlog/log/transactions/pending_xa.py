@@ -27,7 +27,7 @@ class WantedPrepare:
 
     Attributes:
         xid: the transaction.
-        known: where its prepare lies, None when the checkpoint does not tell.
+        known: where its prepare lies, None when the checkpoint does not have it.
         commit: where it was committed.
     """
 
@@ -125,7 +125,7 @@ class PendingXa:
         Raises:
             PreparedTransactionMissingError: the prepare is neither in the range nor elsewhere.
             SchemaUnknownError: it is not of the tables that were kept with it, or of another captured one that nothing
-                tells about.
+                reports.
         """
         known, staged = self._pending.pop(xid, None), self._staged.pop(xid, None)
         path = self._folder / committed_name(place.file, place.start_pos)

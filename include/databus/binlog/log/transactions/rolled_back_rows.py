@@ -59,7 +59,7 @@ class RolledBackRows:
         return None
 
     def _of(self, transaction: Ints) -> list[tuple[str, int]]:
-        """Return the savepoints of the open transaction, which its start tells from earlier ones."""
+        """Return the savepoints of the open transaction, which its start distinguishes from earlier ones."""
         if self._transaction != int(transaction[w.T_START]):
             self._transaction, self._savepoints = int(transaction[w.T_START]), []
         return self._savepoints

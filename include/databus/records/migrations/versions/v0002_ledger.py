@@ -1,4 +1,4 @@
-"""Ledger pages, and reports that are told apart when they were filled in from history.
+"""Ledger pages, and reports that are distinguished when they were filled in from history.
 
 Revision ID: 0002
 Revises: 0001

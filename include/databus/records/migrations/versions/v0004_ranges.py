@@ -1,4 +1,4 @@
-"""Ranges by which a change is found, the code that moved a batch, and which windows lineage was told of.
+"""Ranges by which a change is found, the code that moved a batch, and the windows whose lineage was sent.
 
 Revision ID: 0004
 Revises: 0003

@@ -256,6 +256,6 @@ class Topics:
 
 
 def _fresh(known: tuple[float, Mapping[str, T]], names: Sequence[str]) -> Mapping[str, T] | None:
-    """Return what was learnt a moment ago if it tells of all these topics, else None."""
+    """Return what was learnt a moment ago if it has all these topics, else None."""
     at, found = known
     return found if time.monotonic() - at < _KNOWN_S and all(name in found for name in names) else None

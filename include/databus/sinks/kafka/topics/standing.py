@@ -140,7 +140,7 @@ def _topics_of(client: ClientSettings) -> Topics:
 
 
 def standing_ids(topics: Topics, wanted: Collection[str]) -> dict[str, str]:
-    """Return topic → id of topics that have just been made or found; without those that nobody tells of in time.
+    """Return topic → id of topics that have just been made or found; without those that no broker reports in time.
 
     Raises:
         SinkError: see `Topics.ids`.

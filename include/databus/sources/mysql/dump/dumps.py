@@ -70,7 +70,7 @@ class MysqlDumps:
         return self._followed
 
     def stands_at(self, place: BinlogOffset) -> bool:
-        """Tell whether a dump was kept open that goes on exactly at a place."""
+        """Return whether a dump was kept open that goes on exactly at a place."""
         return self._followed is not None and self._followed.stands_at(place)
 
     def end_followed(self) -> None:

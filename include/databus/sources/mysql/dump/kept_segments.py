@@ -135,7 +135,7 @@ class SegmentRelay:
         Args:
             file: log file of the transaction.
             pos: its position.
-            start: a later place of the same history, which tells it from a log that was reset since.
+            start: a later place of the same history, which distinguishes it from a log that was reset since.
 
         Returns:
             None when none is kept.
@@ -161,7 +161,7 @@ class SegmentRelay:
     def at_time(self, when: datetime) -> BinlogOffset | None:
         """Return the last boundary at which every later transaction committed at or after a time, by the kept index.
 
-        None when what is kept cannot tell: nothing that is kept committed earlier, or nothing clearly later.
+        None when what is kept is not enough: nothing that is kept committed earlier, or nothing clearly later.
         """
         if not self._on():
             return None

@@ -35,7 +35,7 @@ class FollowedDump:
         self._usable = True
 
     def stands_at(self, place: BinlogOffset) -> bool:
-        """Tell whether the next range can begin at a place without another dump."""
+        """Return whether the next range can begin at a place without another dump."""
         return self._usable and (place.file, place.pos) == (self._name, self._tail_pos)
 
     def batches(self, deadline: Callable[[], float] | None = None) -> Iterator[Events]:

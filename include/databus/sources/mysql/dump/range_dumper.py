@@ -186,7 +186,7 @@ class RangeDumper:
         return index
 
     def _exists(self, database: str, table: str) -> bool:
-        """Tell whether there is a captured table beside temporary ones, or may be, out of the account's sight."""
+        """Return whether there is a captured table beside temporary ones, or may be, out of the account's sight."""
         return (
             f"{database}.{table}" in self.capture.include
             or MysqlColumns(self._server).has(database, table)

@@ -72,7 +72,7 @@ class MysqlFailover:
         self._known: Resumption | None = None
 
     def concerns(self, offset: BinlogOffset) -> bool:
-        """Tell whether an offset is of another server."""
+        """Return whether an offset is of another server."""
         return bool(offset.server) and offset.server != self._server.identity
 
     def resume(self, former: BinlogOffset) -> Resumption:

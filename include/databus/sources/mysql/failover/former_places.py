@@ -27,7 +27,7 @@ class FormerPlaces:
 
         Args:
             place: of this server or of a former one.
-            standing: where the flow stands; tells the server and the timeline on which its rows are read now.
+            standing: where the flow stands; gives the server and the timeline on which its rows are read now.
 
         Returns:
             The place itself when it is of that server and timeline; else the one before which exactly the same
@@ -38,7 +38,7 @@ class FormerPlaces:
                 yet; there are no GTIDs; this server lacks transactions of the place, or logged others between them:
                 names them.
             OffsetInvalidError: MySQL logged transactions of the place on both sides of any place of this log.
-            OffsetPurgedError: the log that would tell was deleted here.
+            OffsetPurgedError: the log that would show it was deleted here.
         """
         server = self._server
         if standing.server and standing.server != server.identity:

@@ -1,4 +1,4 @@
-"""A log that was replaced under the same names: what tells it from the one that a checkpoint is a place of."""
+"""A log that was replaced under the same names: what distinguishes it from the one that a checkpoint is a place of."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class SameLog:
             self._positions.check_history(offset)
 
     def check_at_head(self, offset: BinlogOffset, head: BinlogOffset) -> None:
-        """Compare a checkpoint at the end of the log with what is there: no file is read where GTIDs tell.
+        """Compare a checkpoint at the end of the log with what is there: no file is read where GTIDs show it.
 
         Raises:
             SourceDivergedError: they are of another history.

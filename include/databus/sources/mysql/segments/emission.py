@@ -26,7 +26,7 @@ class Emission:
     Attributes:
         server: part of the event ids of rows without GTID.
         form: how row images are written.
-        count: told the row changes of each batch.
+        count: called with the row changes of each batch.
         filters: which rows are wanted; the others become rows of op "f".
         claims: takes values out of rows that are too large; None to leave them.
         prefix: what all event ids begin with.

@@ -52,7 +52,7 @@ class RowLargeValues:
         return replace(batch, images=images, exceptions=exceptions)
 
     def _may_be_large(self, batch: TableBatch) -> bool:
-        """Tell in little time whether any image can be over the limit."""
+        """Return in little time whether any image can be over the limit."""
         if any(not isinstance(v, str) for found in batch.exceptions.values() for v in found.values()):
             return True
         total = 0

@@ -66,7 +66,10 @@ def _fault(reading: re.Pattern[str], where: str) -> str:
     depth = 0
     for part in reading.finditer(where):
         if part["refused"]:
-            return f"it holds {part['refused']!r} at character {part.start() + 1}, or that ends a quote"
+            quote = part["refused"] in "'\"`"
+            return f"{'the quote' if quote else 'it holds'} {part['refused']!r} at character {part.start() + 1}" + (
+                " is not closed" if quote else ""
+            )
         depth += bool(part["open"]) - bool(part["close"])
         if depth < 0:
             return f"character {part.start() + 1} closes a parenthesis that it has not opened"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +43,12 @@ def select_statement(table: TableMap, reads: Sequence[ColumnRead], condition: st
     """Return the SELECT of some columns; an empty condition asks for all rows."""
     quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.table))
     wanted = ", ".join(read.expression for read in reads)
-    return f"SELECT {wanted} FROM {quoted}" + (f" WHERE {condition}" if condition else "")
+    return f"SELECT {wanted} FROM {quoted}" + (f" WHERE {condition}" if condition else "")  # noqa: S608 - names are quoted
 
 
 def read_table(
     opened: ServerConnection, table: TableMap, condition: str, schema: TableSchema, most_images: int = MAX_IMAGES
-) -> Iterator[TableBatch]:
+) -> Generator[TableBatch]:
     """Yield the rows of a table for which a condition holds; of a system-versioned table, the present ones.
 
     The rows stream: one batch, one receive buffer and, above 16 MiB, one row are in memory. Columns that the server

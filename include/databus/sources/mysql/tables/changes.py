@@ -1,4 +1,4 @@
-"""Table change times of a server, as its log tells: read once for all flows of a process that ask."""
+"""Table change times of a server, as its log records: read once for all flows of a process that ask."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TableChanges:
         self._begun: dict[int, int] = {}
 
     def since(self, after: BinlogOffset, capture: TableCapture, server: MysqlServer, open_dump: OpenDump) -> bool:
-        """Tell whether a captured table was changed behind a place; True where it cannot be told.
+        """Return whether a captured table was changed behind a place; True where it cannot be determined.
 
         Args:
             after: the place, of this server's log.
@@ -85,7 +85,7 @@ class TableChanges:
             return found()
 
     def _may_be_of_another_log(self, after: BinlogOffset) -> bool:
-        """Tell whether the file of a place was begun at another time, or files of higher numbers before it.
+        """Return whether the file of a place was begun at another time, or files of higher numbers before it.
 
         Where nothing is known of when files were begun, a place that says it may be of another log.
         """

@@ -39,7 +39,7 @@ _FULL_S = 1.0
 
 _NO_TABLES = TableCapture(("re:",))
 _WAY_OUT = (
-    "Start the flow after the last statement that changed the table: from there information_schema tells what it is. "
+    "Start the flow after the last statement that changed the table: from there information_schema shows what it is. "
     "SET GLOBAL binlog_row_metadata=FULL on the server, and rows written from then on describe themselves."
 )
 
@@ -173,7 +173,7 @@ class MysqlDefinitions:
         """Find the definition of a table that a walk from an offset did not have.
 
         Raises:
-            SchemaUnknownError: it cannot be told.
+            SchemaUnknownError: it cannot be determined.
         """
         name = TableName(missing.table.database, missing.table.table)
         attempt = (name, missing.file, missing.pos)
@@ -302,7 +302,7 @@ class MysqlDefinitions:
         logged = ", ".join(f"{c.name or '?'} {c.source_type}" for c in missing.table.columns)
         return SchemaUnknownError(
             f"{self._server.place}: {missing.file}:{missing.pos}: rows of {name} are logged as ({logged}), which "
-            f"leaves open what its columns are, and the definition that held there cannot be told: {missing.why}",
+            f"leaves open what its columns are, and the definition that held there cannot be determined: {missing.why}",
             hint=_WAY_OUT,
         )
 

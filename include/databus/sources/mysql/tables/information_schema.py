@@ -21,7 +21,7 @@ _TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 
 @dataclass
 class DeclaredTable:
-    """Names alone: what can be told of a table whatever its types are.
+    """Names alone: what can be determined of a table whatever its types are.
 
     Attributes:
         columns: name and declared type of each column, in table order.
@@ -58,7 +58,7 @@ class MysqlColumns:
         return [TableName(_text(d), _text(t)) for d, t in rows]
 
     def has(self, database: str, table: str) -> bool:
-        """Tell whether the account can see a table, its name compared as the server does."""
+        """Return whether the account can see a table, its name compared as the server does."""
         rows = self._server.query(
             "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND TABLE_TYPE IN %s",
             database,

@@ -1,4 +1,4 @@
-"""Columns of a staged range whose names its statements give to others, told for the tables of a flow."""
+"""Columns of a staged range whose names its statements give to others, for the tables of a flow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StatementPlace:
 
 @dataclass(frozen=True)
 class _StatedColumns:
-    """Columns that a statement renames or drops, and the table's names under which that was told: once under each."""
+    """Columns that a statement renames or drops, and the table's names under which it was reported, once each."""
 
     columns: tuple[tuple[str, str], ...]
     of: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Table visibility by an account's grants: what it is not shown cannot be told to be missing."""
+"""Table visibility by an account's grants: what it does not show may not be missing."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ class MysqlSight:
         return sight
 
     def shows(self, database: str, table: str) -> bool:
-        """Tell whether all of a table is shown, if it is there."""
+        """Return whether all of a table is shown, if it is there."""
         return self.shows_all_of(database) or (database, table) in self.tables
 
     def shows_all_of(self, database: str) -> bool:
-        """Tell whether all tables of a database are shown."""
+        """Return whether all tables of a database are shown."""
         if any(_granted(name, database) for name in self.hidden):
             return False
         return self.everything or any(_granted(name, database) for name in self.databases)
 
     def tells(self, pattern: str) -> bool:
-        """Tell whether a pattern that matches nothing that is shown has nothing that it could match."""
+        """Return whether a pattern that matches nothing that is shown has nothing that it could match."""
         if self.everything:
             return not self.hidden
         database, _, table = pattern.partition(".")

@@ -1,0 +1,62 @@
+"""Entries of the log in the snapshot model, the keys of its table, and the orders that these may have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Key = tuple[int, int]
+Event = tuple[str, Key | None, int]
+"""Op, key and serial of what a batch delivers: "c", "u", "d", "t" for a TRUNCATE, "h" for a change held back."""
+
+KEYS: tuple[Key, ...] = tuple((x, y) for x in range(3) for y in range(4))
+ORDERS = (KEYS, tuple(sorted(KEYS, key=lambda key: (key[1], -key[0]))), KEYS[::-1])
+"""Orders of the keys that a server may have, one after the other: an ALTER may change type or collation of a key."""
+RANKS = tuple({key: rank for rank, key in enumerate(order)} for order in ORDERS)
+
+
+class Change(NamedTuple):
+    """Row change; its serial is the value of the row behind it."""
+
+    old: Key | None
+    old_value: int
+    new: Key | None
+    serial: int
+    held: bool
+
+
+class Entry(NamedTuple):
+    """Entry of the log.
+
+    Attributes:
+        kind: "rows", "prepare", "rollback", "truncate" or "alter".
+        changes: row changes that count from here: those of an XA transaction at its XA COMMIT.
+        prepared: row changes that an XA PREPARE logs.
+        events: these changes as filters and checks let them through.
+        table: the table behind it.
+        schema: number of the table's definition behind it.
+        order: number of its keys' order behind it.
+        of_xa: whether it is an XA COMMIT.
+    """
+
+    kind: str
+    changes: tuple[Change, ...]
+    prepared: tuple[Change, ...]
+    events: tuple[Event, ...]
+    table: dict[Key, int]
+    schema: int
+    order: int
+    of_xa: bool = False
+
+
+def keys_of(changes: tuple[Change, ...]) -> list[Key]:
+    """Return the keys of all images."""
+    return [key for change in changes for key in (change.old, change.new) if key is not None]
+
+
+def apply(table: dict[Key, int], changes: tuple[Change, ...]) -> None:
+    """Change a table."""
+    for change in changes:
+        if change.old is not None:
+            table.pop(change.old, None)
+        if change.new is not None:
+            table[change.new] = change.serial

@@ -65,8 +65,8 @@ def told(keys: TouchedKeys, table: str) -> set[str]:
     return {value.decode() for value in found}
 
 
-def history(shop: Shop) -> None:
-    """Make two tables and rows, then a second range of changes of all kinds; the first is passed over."""
+def fill(shop: Shop) -> None:
+    """Make two tables with rows."""
     orders, items = f"{shop.name}.orders", f"{shop.name}.items"
     shop.sql(
         f"CREATE TABLE {orders} (id BIGINT UNSIGNED, name VARCHAR(20), v TEXT, PRIMARY KEY (id, name))",
@@ -74,6 +74,11 @@ def history(shop: Shop) -> None:
         f"INSERT INTO {orders} VALUES (1,'a','x'), (2,'b','x'), (3,'ä','x'), (4,'d','x'), (5,'e','x'), (60,'f','x')",
         f"INSERT INTO {items} VALUES (1,'i1',NULL), (2,'i2',NULL), (3,'i3',NULL)",
     )
+
+
+def change(shop: Shop) -> None:
+    """Change them in all ways; the range begins here."""
+    orders, items = f"{shop.name}.orders", f"{shop.name}.items"
     shop.begin = shop.open(start="latest").start_offset()
     shop.sql(
         f"INSERT INTO {orders} VALUES (18446744073709551615,'new','x')",
@@ -109,7 +114,8 @@ def pending(shop: Shop) -> Iterator[Callable[[], None]]:
 def test_all_images_of_the_range_count(
     shop: Shop, pending: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history(shop)
+    fill(shop)
+    change(shop)
     other = shop.connect()
     with other.cursor() as cursor:
         cursor.execute("XA START 'later'")
@@ -143,14 +149,12 @@ def test_all_images_of_the_range_count(
 def test_a_chunk_in_front_of_its_range_is_the_table_again(shop: Shop) -> None:
     """Rows read before the range, without those that it touches, then the range: what the table holds at its end."""
     orders, items = f"{shop.name}.orders", f"{shop.name}.items"
-    begin = shop.begin
-    history(shop)
-    after, shop.begin = shop.begin, begin
+    fill(shop)
     first = Staged(shop)
     chunks = {name: first.inserted(name) for name in ("orders", "items")}
     first.close()
-    shop.begin = after
-    staged = Staged(shop)
+    change(shop)
+    after, staged = shop.begin, Staged(shop)
     keys = staged.keys(orders=("id", "name"), items=("code",))
     store = staged.source._stores.chunks()
     files = [
@@ -255,7 +259,7 @@ def test_tables_that_statements_redefine(make_shop: Callable[[str, str], Shop], 
         shop.begin = shop.open(start="latest").start_offset()
         shop.sql(statement.format(name))
         chunks = {f"{name}.{t}": schemas.get(t, replace(schemas["a"], table=t)) for t in ("a", "b", "c", "p")}
-        staged = Staged(shop, tables=tuple(chunks), on_partition_ddl="continue")
+        staged = Staged(shop, tables=tuple(chunks), on_partition_ddl="event")
         found = {table.rpartition(".")[2] for table in redefined(staged.plan, chunks)}
         if found != expected:
             wrong[what] = sorted(found)

@@ -6,9 +6,11 @@ import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,12 +19,15 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.core.errors import ChunkFileError, DecodeError
 from databus.core.events import ROW_COLUMNS
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import Plan
 from databus.core.state.snapshot import ChunkFile
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.violation_bits import MARKS
 from databus.rows.violations import ColumnValues, ImageMarks
 from databus.runtime.direct.task import in_order
+from databus.sinks import envelope, envelope_text
 from databus.sources.mysql.row_filters import ModuloPartition, RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
@@ -158,6 +163,27 @@ def test_values_that_are_too_large_leave_their_rows(store: ChunkStore, tmp_path:
     assert (one["flags"], two["flags"]) == (["after.v:claimed"], None)
     assert reference["bytes"] == 5_000
     assert Path(reference["claim"].removeprefix("file://")).read_text() == text
+
+
+def test_the_envelope_says_that_a_snapshot_read_them(files: list[ChunkFile], store: ChunkStore) -> None:
+    places = OffsetRange(BinlogOffset("bin.000007", 400), BinlogOffset("bin.000007", 900))
+    plan = Plan("test", "orders", 3, places, {}, "spec", datetime(2026, 1, 1, tzinfo=UTC))
+    schema = jsonschema.Draft202012Validator(envelope.schema("debezium"))
+    values = [
+        json.loads(value)
+        for piece in split_of(files, store).read_text({})
+        for value in envelope_text.debezium(piece, plan).to_pylist()
+    ]
+
+    for number, value in enumerate(values):
+        schema.validate(value)
+        source = value["source"]
+        assert (value["op"], value["before"], value["transaction"]) == ("r", None, None)
+        assert (source["snapshot"], source["file"], source["pos"]) == ("true", "bin.000007", 400)
+        assert (source["gtid"], source["row"], source["server_id"]) == (None, number, 0)
+        assert source["ts_ms"] == (1_000 if number < 5 else 3_000)
+    assert len(values) == 7
+    assert values[6]["source"]["event_id"] == "snapshot-2-13:1:0"
 
 
 def test_another_count_or_schema_than_planned_is_refused(files: list[ChunkFile], store: ChunkStore) -> None:

@@ -43,6 +43,7 @@ class Store:
 
     stands: dict[str, Offset] = field(default_factory=dict)
     plans: dict[str, OffsetRange] = field(default_factory=dict)
+    chunks: tuple[str, ...] = ()
     busy: set[str] = field(default_factory=set)
     behind: set[str] = field(default_factory=set)
     claimed: list[str] = field(default_factory=list)
@@ -51,7 +52,10 @@ class Store:
         return SimpleNamespace(offset=self.stands[name]) if name in self.stands else None
 
     def pending_plan(self, name: str) -> Any:
-        return SimpleNamespace(range=self.plans[name], chunks=None) if name in self.plans else None
+        if name not in self.plans:
+            return None
+        files = [SimpleNamespace(name=name) for name in self.chunks]
+        return SimpleNamespace(range=self.plans[name], chunks=SimpleNamespace(files=files) if files else None)
 
     def sinks_behind(self, name: str) -> list[str]:
         return ["search"] if name in self.behind else []
@@ -155,3 +159,25 @@ def test_what_may_be_needed_stays(beside: Beside, why: str) -> None:
         (beside.root / name / "server" / "bin.000001.50-bin.000001.60" / "more").write_bytes(b"rows")
     assert beside.sweep() == {name}
     assert (beside.root / name / "server" / "bin.000001.50-bin.000001.60").is_dir()
+
+
+def test_chunk_files_of_no_plan_go_and_none_while_a_sink_is_behind(beside: Beside) -> None:
+    folder = beside.root / "orders" / "server" / "chunks"
+    folder.mkdir()
+    for name in ("planned.chunk", "left.chunk", ".staging-1"):
+        (folder / name).write_bytes(b"rows")
+    beside.store.plans, beside.store.chunks = {"orders": span(4, 10)}, ("planned.chunk",)
+
+    def left() -> set[str]:
+        beside.sweep()
+        return {path.name for path in folder.iterdir()}
+
+    everything = {"planned.chunk", "left.chunk", ".staging-1"}
+    assert left() == everything
+    beside.age()
+    beside.store.behind = {"orders"}
+    assert left() == everything
+    beside.store.behind = set()
+    assert left() == {"planned.chunk"}
+    beside.store.chunks = ()
+    assert left() == set()

@@ -16,6 +16,7 @@ from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.known_outputs import known_outputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.trace import chunk_of
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 ROWS_GONE = "quarantine_rows_gone"
 """Code of the error for rows that the range which held them does not hold any more."""
+
+_OF_LOG = "The log was changed, or the flow's tables or row filters no longer cover them: discard them."
+_OF_SNAPSHOT = (
+    "A snapshot read rows snapshot-…, and no event of the log has them: let a snapshot read their keys again, then "
+    "discard these."
+)
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
             gone = sorted(set(wanted) - set(state))
             raise ReconciliationError(
                 f"flow {flow.name}: {len(gone)} rows to be replayed are not in {source.range}, first {gone[0]}",
-                hint="The log was changed, or the flow's tables or row filters no longer cover them: discard them.",
+                hint=_OF_SNAPSHOT if any(map(chunk_of, gone)) else _OF_LOG,
                 code=ROWS_GONE,
             )
         done, names = [], counts.table_names(source)

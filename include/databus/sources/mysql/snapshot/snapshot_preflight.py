@@ -144,7 +144,7 @@ def _select(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
             f"GRANT SELECT ON *.* TO {account}; or on each database that is meant.",
             ACCESS,
         )  # fmt: skip
-    if not lacking:
+    elif not lacking:
         yield Finding(f"{subject}: SELECT", Level.OK, f"{account} may read {len(shown)} captured tables")
 
 
@@ -163,8 +163,8 @@ def _tables(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
     keyed = {
         (str(d), str(t))
         for d, t in server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLE_CONSTRAINTS "
-            "WHERE CONSTRAINT_TYPE = 'PRIMARY KEY'"
+            # MariaDB shows TABLE_CONSTRAINTS to those alone who may do more than SELECT.
+            "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY'"
         )
     }
     engines = server.query("SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'")

@@ -67,7 +67,7 @@ def test_help_describes_every_option(kind: type[Spec]) -> None:
 
 
 def test_help_of_a_kind_ends_with_the_options_of_its_base() -> None:
-    shown = pydoc.plain(pydoc.render_doc(Kafka))
+    shown = pydoc.render_doc(Kafka, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
     own, _, inherited = shown.partition("Options of base classes:\n")
     assert "    conn_id: Kafka connection" in own
     assert "    name: name of the sink inside the flow" in inherited

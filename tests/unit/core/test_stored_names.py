@@ -66,7 +66,7 @@ def test_former_and_new_names_are_stored_alike(name: str) -> None:
     with pytest.warns(FutureWarning, match="is now") as told:
         same(flow_of(kind(**former)), name)
     assert {w.filename for w in told} == {__file__}
-    values = [name for name, value in former.items() if str(value) in getattr(kind, "former_values", {}).get(name, ())]
+    values = [name for name, value in former.items() if str(value) in getattr(kind, "former_values", {}).get(name, {})]
     assert len(told) == len(former.keys() & stored_options(kind).keys()) + len(values)
 
 

@@ -52,7 +52,7 @@ def begin(
         ),
     ] = "",
 ) -> None:
-    """Begin a snapshot: from the next batch on rows of the tables come as op "r", each once; changes go on."""
+    """Begin a snapshot: rows of tables come, each once."""
     with opened(flow, shown.dags) as (spec, services):
         wanted = snapshots.proposed(spec, services, table or (), where)
         if not change.execute:

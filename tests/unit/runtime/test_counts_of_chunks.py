@@ -84,7 +84,7 @@ def test_metrics_tell_them_only_where_there_are_any() -> None:
 
     assert not [name for name in points(MOVED) if "superseded" in name or "snapshot" in name]
     told = points(FINAL)
-    assert (told["databus.rows.read"], told["databus.rows.superseded"], told["databus.rows.snapshot"]) == (18, 6, 15)
+    assert [told[f"databus.rows.{name}"] for name in ("read", "superseded", "snapshot")] == [18, 6, 15]
 
 
 def test_the_line_of_a_batch_tells_them(caplog: pytest.LogCaptureFixture) -> None:

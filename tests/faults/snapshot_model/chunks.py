@@ -141,7 +141,7 @@ class ChunkReader:
             self._server.show_up_to(place)
         view = self._server.open_view()
         views.append(view)
-        if self._chance() < 0.3:
+        if self._chance() < 0.6:
             self._pass_time()
         return view
 
@@ -183,7 +183,7 @@ def touched_keys(entries: list[Entry], rules: Rules) -> set[Key | None]:
     touched: set[Key | None] = set()
     for entry in entries:
         if rules.touched == "emitted":
-            touched.update(event[1] for event in entry.events if event[0] != "h")
+            touched.update(row.key for row in entry.rows if row.op != "h")
             continue
         changes = entry.changes
         if rules.xa == "prepare":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.faults.snapshot_model.chunks import ChunkReader, Chunks, Snapshot, fitted
-from tests.faults.snapshot_model.entries import RANKS
+from tests.faults.snapshot_model.entries import RANKS, Row
 from tests.faults.snapshot_model.rules import Rules
 from tests.faults.snapshot_model.server import Server
 from tests.faults.snapshot_model.sinks import Documents, Killed, Records, Violation
@@ -38,10 +38,11 @@ class Flow:
         self.flow = Standing(self.start, (self.records.name, self.documents.name))
         self.flow.snapshot = self.asked
 
-    def say(self, text: str) -> None:
-        """Note a step."""
+    def say(self, text: str, *about: object) -> None:
+        """Note a step and what it is about."""
         if self.trace is not None:
-            self.trace.append(f"{text}; log {self.server.head}, not visible {self.server.pending}")
+            about = " ".join(map(str, about))
+            self.trace.append(f"{text} {about}; log {self.server.head}, not visible {self.server.pending}")
 
     def sink(self, name: str) -> Records | Documents:
         """Return a sink."""
@@ -57,7 +58,7 @@ class Flow:
         if not self.quiet and self.chance() < 0.07:
             if self.chance() < 0.4:
                 self.definition += 1
-            self.say(f"killed {name}")
+            self.say("killed", name)
             raise Killed
         if self.chance() < 0.4:
             self.pass_time()
@@ -119,16 +120,15 @@ class Flow:
                 return
             self._keep(at, plan)
         plan = plan or at.plan
-        for name in [name for name in at.sinks if self.chance() < 0.5] or at.sinks[:1]:
-            self._deliver(at, plan, name)
-        for name in at.sinks:
-            self._deliver(at, plan, name)
+        rows = rows_of(plan, self.server, self.rules)
+        for name in at.sinks if self.chance() < 0.5 else at.sinks[::-1]:
+            self._deliver(at, plan, name, rows)
         self.point("before the commit")
         self._commit(at, plan)
 
     def _keep(self, at: Standing, plan: Plan) -> None:
         at.plan = plan
-        self.say(f"{'+'.join(at.sinks)} plans {plan}")
+        self.say("planned", at.sinks, plan)
         self.point("after the plan")
 
     def _closed(self, at: Standing, plan: Plan) -> Plan | None:
@@ -200,7 +200,7 @@ class Flow:
         if self.paused or self.cancelled:
             raise Violation(f"snapshot {snapshot.number} goes on after a person's request")
         chunks = self.reader.read(at.place, snapshot)
-        self.say(f"reads {chunks}")
+        self.say("read", chunks)
         self.point("after the read")
         return chunks
 
@@ -220,13 +220,10 @@ class Flow:
 
     # --- sinks ---
 
-    def _deliver(self, at: Standing, plan: Plan, name: str) -> None:
-        if name not in at.sinks:
-            return
+    def _deliver(self, at: Standing, plan: Plan, name: str, rows: list[Row]) -> None:
         if at is self.flow and len(at.sinks) > 1 and not self.quiet and self.chance() < 0.06:
             self._detach(name)
             return
-        rows = rows_of(plan, self.server, self.rules)
         if name == self.records.name:
             self.records.write(plan.batch, rows, self.point)
         else:
@@ -237,7 +234,7 @@ class Flow:
         if plan.start != at.place:
             raise Violation(f"batch {plan.batch} begins at {plan.start}, the checkpoint is {at.place}")
         at.place, at.plan = plan.end, None
-        self.say(f"{'+'.join(at.sinks)} commits batch {plan.batch}")
+        self.say("committed", at.sinks, plan.batch)
         if plan.chunks is not None:
             at.owed = tuple(each for each in at.owed if not each.chunks.names <= plan.chunks.names)
             if at is self.flow:
@@ -260,7 +257,7 @@ class Flow:
         own.done, own.delivered = flow.done, flow.delivered
         flow.sinks = tuple(other for other in flow.sinks if other != name)
         self.behind[name] = own
-        self.say(f"{name} falls behind")
+        self.say("fell behind", name)
 
     def _has(self, own: Standing, plan: Plan) -> bool:
         """Tell whether a sink took the plan's chunks along as it fell behind."""
@@ -278,5 +275,5 @@ class Flow:
         flow.sinks = tuple(sorted((*flow.sinks, name), reverse=True))
         flow.until = max(flow.until, own.until)
         del self.behind[name]
-        self.say(f"{name} joins")
+        self.say("joined", name)
         check(self.sink(name), flow, self.server)

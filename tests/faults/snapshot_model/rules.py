@@ -34,7 +34,8 @@ class Rules:
             "grown" since.
         empty: whether a batch with chunks may have an empty range.
         skips: whether a chunk without rows is passed over where nothing was logged.
-        tables: "all", or "transactional" ones on a server that refuses a view whose table was emptied.
+        tables: "all"; "transactional" ones, whose views are refused where the table was emptied since, as servers do;
+            "unseen" ones, whose views never show a later definition either.
         join: a lagging sink joins where it stands as the flow does in "all", or in "place" alone.
     """
 
@@ -74,9 +75,7 @@ HOLDS = {
     "log's rows first, chunk rows with version b": replace(LOG_FIRST, version="end"),
     "a plan that is given up leaves its files to the next": replace(PROTOCOL, given_up="files"),
     "the range grows once rows were superseded": replace(PROTOCOL, fit="grown"),
-    "the batch ends at the newest view's place, transactional tables": replace(
-        PROTOCOL, end="views", tables="transactional"
-    ),
+    "the newest view's place, views show nothing later": replace(PROTOCOL, end="views", tables="unseen"),
     "a lagging sink is owed the files": replace(PROTOCOL, behind="owed"),
 }
 """Forms of the protocol that are right."""
@@ -107,6 +106,7 @@ WEAKENED = {
     "the snapshot goes on while a sink is behind": replace(PROTOCOL, behind="forgotten"),
     "owed files, joined by the place alone": replace(PROTOCOL, behind="owed", join="place"),
     "the batch ends at the newest view's place": replace(PROTOCOL, end="views"),
+    "the newest view's place, transactional tables": replace(PROTOCOL, end="views", tables="transactional"),
     "the range is cut once rows were superseded": replace(PROTOCOL, fit="cut"),
     "the range grows once rows were superseded, log's rows first": replace(LOG_FIRST, fit="grown"),
     "chunks wait until something is logged": replace(PROTOCOL, empty=False),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tests.faults.snapshot_model.entries import KEYS, ORDERS, Change, Entry, Event, Key, apply, keys_of
+from tests.faults.snapshot_model.entries import KEYS, ORDERS, Change, Entry, Key, Row, apply, keys_of
 
 
 class World(NamedTuple):
@@ -21,6 +21,7 @@ class World(NamedTuple):
         transactional: the table's engine has transactions.
         ordered: transactions become visible in the order of the log.
         refuses: a view whose table was emptied after it was opened is refused, rather than found empty.
+        instant: an ALTER that leaves rows as they are shows in views that were opened before it (MariaDB 10.11).
         filtered: the flow has a filter.
     """
 
@@ -28,6 +29,7 @@ class World(NamedTuple):
     transactional: bool
     ordered: bool
     refuses: bool
+    instant: bool
     filtered: bool
 
 
@@ -54,7 +56,7 @@ class Server:
     """
 
     def __init__(self, chance: Callable[[], float], world: World) -> None:
-        self.chance, self.world = chance, world
+        self.chance, self.world, self.filtered = chance, world, world.filtered
         self.engine: dict[Key, int] = {}
         self.serial, self.delay = 0, 0
         self.quiet = False
@@ -76,7 +78,7 @@ class Server:
 
     def passes(self, value: int) -> bool:
         """Tell whether the flow's filter lets a row through."""
-        return not self.world.filtered or value % 4 != 0
+        return value % 4 != 0 or not self.filtered
 
     # --- what happens by itself ---
 
@@ -94,9 +96,9 @@ class Server:
             self._xa()
         elif draw < 0.89:
             self.delay = 1 + int(self.chance() * 16)
-        elif draw < 0.905:
+        elif draw < 0.90:
             self._truncate()
-        elif draw < 0.925:
+        elif draw < 0.935:
             self._alter()
 
     def settle(self) -> None:
@@ -193,44 +195,50 @@ class Server:
 
     def _alter(self) -> None:
         if self._statement_may():
+            ordered_anew = self.chance() < 0.4
             for view in self.views:
-                view.changed = True
-            self._append("alter")
+                view.changed |= ordered_anew or not self.world.instant
+            self._append("alter", ordered_anew=ordered_anew)
 
     def _append(
-        self, kind: str, changes: tuple[Change, ...] = (), prepared: tuple[Change, ...] = (), of_xa: bool = False
+        self,
+        kind: str,
+        changes: tuple[Change, ...] = (),
+        prepared: tuple[Change, ...] = (),
+        of_xa: bool = False,
+        ordered_anew: bool = False,
     ) -> None:
-        last, events = self.log[-1], ()
+        last, place, rows = self.log[-1], len(self.log), ()
         table, schema, order = last.table, last.schema, last.order
         if changes:
             table = dict(table)
             apply(table, changes)
-            events = tuple(event for change in changes for event in self._events(change))
+            rows = tuple(row for change in changes for row in self._rows(change, place))
         elif kind == "truncate":
-            table, events = {}, (("t", None, self.serial),)
+            table, rows = {}, (Row("t", None, self.serial, place, place),)
         elif kind == "alter":
-            schema, order = schema + 1, (order + 1) % len(ORDERS) if self.chance() < 0.4 else order
-        self.log.append(Entry(kind, changes, prepared, events, table, schema, order, of_xa))
+            schema, order = schema + 1, (order + ordered_anew) % len(ORDERS)
+        self.log.append(Entry(kind, changes, prepared, rows, table, schema, order, of_xa))
         self.placed += [0] * (self.serial + 1 - len(self.placed))
         for change in changes:
-            self.placed[change.serial] = self.head
+            self.placed[change.serial] = place
         if kind == "truncate":
-            self.placed[self.serial] = self.head
+            self.placed[self.serial] = place
 
-    def _events(self, change: Change) -> Iterable[Event]:
+    def _rows(self, change: Change, place: int) -> Iterable[Row]:
         old, value, new, serial, held = change
         if held:
             self.held.add(serial)
             for key in dict.fromkeys((old, new)):
                 if key is not None:
-                    yield "h", key, serial
+                    yield Row("h", key, serial, place, place)
             return
         was = old is not None and self.passes(value)
         now = new is not None and self.passes(serial)
         if was and not (now and old == new):
-            yield "d", old, serial
+            yield Row("d", old, serial, place, place)
         if now:
-            yield "u" if was and old == new else "c", new, serial
+            yield Row("u" if was and old == new else "c", new, serial, place, place)
 
     # --- what readers do ---
 

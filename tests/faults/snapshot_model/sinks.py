@@ -6,9 +6,8 @@ Both see what a consumer sees, and say at once when a key goes back to an older 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from tests.faults.snapshot_model.entries import Key
+from tests.faults.snapshot_model.entries import Key, Row
 
 
 class Violation(Exception):  # noqa: N818 - what is looked for
@@ -17,26 +16,6 @@ class Violation(Exception):  # noqa: N818 - what is looked for
 
 class Killed(Exception):  # noqa: N818 - a fault
     """The process ends here."""
-
-
-class Row(NamedTuple):
-    """Row of a batch as a sink gets it.
-
-    Attributes:
-        op: "r" for a chunk's row, else an event's.
-        key: its key; None for a TRUNCATE.
-        serial: serial of the change that it shows.
-        version: place by which a search sink judges it.
-        place: place of that change.
-        snapshot: number and run of a chunk row's snapshot.
-    """
-
-    op: str
-    key: Key | None
-    serial: int
-    version: int
-    place: int
-    snapshot: tuple[int, int] = (0, 0)
 
 
 class Records:

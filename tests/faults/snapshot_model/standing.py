@@ -60,9 +60,7 @@ def rows_of(plan: Plan, server: Server, rules: Rules) -> list[Row]:
         Violation: a chunk row is none that the place of the plan has, or the counts do not add up.
     """
     start = plan.start
-    from_log = [
-        Row(*event, place, place) for place in range(start + 1, plan.end + 1) for event in server.log[place].events
-    ]
+    from_log = [row for entry in server.log[start + 1 : plan.end + 1] for row in entry.rows]
     if plan.chunks is None:
         return from_log
     version = start if rules.version == "start" else plan.end
@@ -89,20 +87,13 @@ def check(sink: Records | Documents, at: Standing, server: Server) -> None:
 
     Documents may be as new as what was written of plans that were given up.
     """
-    ahead = at.until if isinstance(sink, Documents) else 0
-    log, rows = server.log, sink.rows
+    log, rows, done, stale = server.log, sink.rows, at.done, sink.stale
+    here = log[at.place]
     for key in KEYS:
-        found = rows.get(key, 0)
-        if key in sink.stale or (found == 0 and key not in at.done):
+        found, wanted = rows.get(key, 0), here.seen(key, server.passes)
+        if found == wanted or key in stale or (found == 0 and key not in done):
             continue
-        if found == _seen(server, key, at.place):
-            continue
-        further = range(at.place + 1, min(ahead, len(log) - 1) + 1)
-        held = any(event[:2] == ("h", key) for place in further for event in log[place].events)
-        if not held and not any(found == _seen(server, key, place) for place in further):
-            raise Violation(f"{sink.name}: key {key} is {found} at {at.place}, not {_seen(server, key, at.place)}")
-
-
-def _seen(server: Server, key: Key, place: int) -> int:
-    value = server.log[place].table.get(key, 0)
-    return value if value and server.passes(value) else 0
+        further = log[at.place + 1 : at.until + 1] if isinstance(sink, Documents) else []
+        held = any(row[:2] == ("h", key) for entry in further for row in entry.rows)
+        if not held and not any(found == entry.seen(key, server.passes) for entry in further):
+            raise Violation(f"{sink.name}: key {key} is {found} at {at.place}, not {wanted}")

@@ -148,7 +148,7 @@ def test_errors_within_an_answer(server: Server, opened: ServerConnection) -> No
 def test_a_caller_that_stops_early(server: Server, opened: ServerConnection) -> None:
     numbers(server, "long_answer", 200_000, "v VARCHAR(200)", "REPEAT('x', 200)")
     table = described(server, "long_answer")
-    rows = read_table(opened, table, "", table.to_schema(0), most_images=100)
+    rows: Any = read_table(opened, table, "", table.to_schema(0), most_images=100)
     next(rows)
     assert opened._mysql.open
     rows.close()

@@ -12,8 +12,9 @@ from databus.sources.mysql.snapshot.chunk_key import ChunkKey, Query, text
 from databus.sources.mysql.snapshot.cursor import Cursor, quoted
 from databus.sources.mysql.snapshot.row_condition import checked_condition, row_condition
 
-_BY_INDEX = ("const", "eq_ref", "ref", "ref_or_null", "range")
-"""Access types of EXPLAIN that read some rows and know how many; "system" and NULL are of one row at most."""
+_NO_ROW = "none"
+_BY_INDEX = (_NO_ROW, "const", "ref", "ref_or_null", "range")
+"""Access types of EXPLAIN of which the server knows how many rows they read; where it knows of none it has no type."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def next_chunk(
     Rows of a condition that the server finds by an index of its own are one chunk if they are few.
 
     Args:
-        query: runs a statement in the view, session's time zone +00:00.
+        query: runs a statement in the view; the session's time zone is +00:00, its SQL mode ALLOW_INVALID_DATES alone.
         definition: the table.
         key: its key, as `chunk_key` finds it now.
         after: cursor of the chunk before; () for the first.
@@ -139,7 +140,7 @@ def _step(row: Sequence[Any]) -> tuple[str, int | None, float]:
     else:
         kind, rows, filtered = row[3], row[8], None
     if kind is None:
-        return "", 0, 100.0  # no row can meet it
+        return _NO_ROW, 0, 100.0
     return text(kind), None if rows is None else int(rows), 100.0 if filtered is None else float(filtered)
 
 

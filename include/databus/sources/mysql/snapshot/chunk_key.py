@@ -76,11 +76,16 @@ class ChunkKey:
         return found
 
 
-def chunk_key(query: Query, definition: TableDefinition) -> ChunkKey | None:
+def chunk_key(query: Query, definition: TableDefinition, after: Cursor = ()) -> ChunkKey | None:
     """Return the index by which a table is read in chunks; None when it has none and must be read in one go.
 
     The primary key, else the narrowest unique index of NOT NULL columns: not one over beginnings of values, over
-    expressions, invisible, or by hash. To be asked on the connection that reads the chunks.
+    expressions, invisible, or by hash. To be asked on the connection that reads the chunks, for each anew.
+
+    Args:
+        query: runs a statement.
+        definition: the table as it is now.
+        after: cursor of the chunk before, whose key goes before all others while the table has it.
 
     Raises:
         SourceError: the table is gone, or the account may not read it.
@@ -88,8 +93,8 @@ def chunk_key(query: Query, definition: TableDefinition) -> ChunkKey | None:
     place = f"{quoted(definition.database)}.{quoted(definition.table)}"
     collations = {text(row[0]): text(row[2]) for row in query(f"SHOW FULL COLUMNS FROM {place}")}
     found = list(_usable(query(f"SHOW INDEX FROM {place}"), definition, collations))
-    primary = next((key for key in found if key.index == "PRIMARY"), None)
-    return primary or min(found, key=lambda key: (sum(c.width for c in key.columns), key.index), default=None)
+    narrow = sorted(found, key=lambda key: (key.index != "PRIMARY", sum(c.width for c in key.columns), key.index))
+    return next((key for key in narrow if key.continues(after)), narrow[0] if narrow else None)
 
 
 def _usable(rows: list[tuple[Any, ...]], definition: TableDefinition, collations: dict[str, str]) -> Iterator[ChunkKey]:

@@ -60,9 +60,9 @@ class KeyColumn:
 
     @property
     def asked(self) -> str:
-        """SQL expression whose value `literal` takes: exact, and the same under every setting of the session.
+        """SQL expression whose value `literal` takes, exact.
 
-        A TIMESTAMP is written in the session's time zone, which is to be +00:00.
+        For dates the session's time zone is to be +00:00, and its SQL mode one that takes zeros and invalid days.
         """
         name, kind = quoted(self.name), self.type.name
         if kind in _FLOATS:
@@ -89,7 +89,7 @@ class KeyColumn:
         if kind in _TEXTS:
             return f"_{self.collation.partition('_')[0]} X'{text}' COLLATE {self.collation}"
         if kind in _TEMPORALS:
-            return _temporal(_TEMPORALS[kind], text)
+            return f"{_TEMPORALS[kind]}'{text}'"
         return f"'{text}'" if kind in _WRITTEN else text
 
     def behind(self, literal: str, *, or_equal: bool = False) -> str:
@@ -150,17 +150,3 @@ class KeyColumn:
         """Number of the last value of an ENUM or SET."""
         members = len(self.type.values)
         return members if self.type.name == "enum" else (1 << members) - 1
-
-
-def _temporal(word: str, text: str) -> str:
-    """Return the literal of a date or time; NO_ZERO_DATE refuses zeros as text and takes them as numbers."""
-    if word == "TIME":
-        return f"TIME'{text}'"
-    date, _, clock = text.partition(" ")
-    year, month, day = date.split("-")
-    if "00" not in (month, day):
-        return f"{word}'{text}'"
-    if not int(year + month + day):
-        return "0"
-    # A number of fewer digits would be read as a year of two.
-    return year + month + day + clock.replace(":", "") if year >= "1000" else f"'{text}'"

@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from databus.core.errors.config import ConfigError
+from databus.core.errors.source import SnapshotRefusedError
+from databus.core.findings import Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
@@ -26,6 +28,7 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
 
     Raises:
         ConfigError: the flow's source has no snapshots, a table is none of the flow's, or a condition names no table.
+        SnapshotRefusedError: a setting or a grant is missing.
         SourceError: the tables cannot be listed.
     """
     if where and len(tables) != 1:
@@ -38,6 +41,11 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
                 hint="Snapshots read tables of MySQL and MariaDB.",
             )
         found = {table.table: table for table in source.snapshot_tables()}
+        for finding in source.snapshot_findings():
+            if finding.level is Level.ERROR:
+                raise SnapshotRefusedError(
+                    f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code
+                )
     if unknown := [name for name in tables if name not in found]:
         raise ConfigError(
             f"flow {flow.name} has no table {', '.join(unknown)}",

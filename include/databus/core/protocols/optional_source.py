@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from databus.core.batching import Batching
+from databus.core.findings import Finding
 from databus.core.positions.lag import PartitionLag
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.protocols.source import Source
@@ -124,6 +125,10 @@ class SnapshotSource(Source, Protocol):
 
     def snapshot_tables(self) -> Sequence[TableProgress]:
         """Return the tables of the flow as they stand, in the order in which a snapshot reads them, none begun."""
+        ...
+
+    def snapshot_findings(self) -> Sequence[Finding]:
+        """Probe what reading the tables needs beyond the stream: grants, settings, keys; changes nothing."""
         ...
 
     def plan_chunks(

@@ -37,6 +37,7 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
+from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
@@ -78,6 +79,8 @@ class MysqlBinlogSource:
         subject = self._connection.conn_id
         try:
             findings = list(preflight(self._server, self._capture))
+            if self._spec.snapshot == "initial" and start is None:
+                findings += self.snapshot_findings()
         except DatabusError as error:
             return [Finding.of(f"{subject}: connection", error)]
         try:
@@ -208,18 +211,16 @@ class MysqlBinlogSource:
         """Return the flow's tables as they stand, none begun."""
         return self._chunks.tables()
 
+    def snapshot_findings(self) -> Sequence[Finding]:
+        """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""
+        return snapshot_findings(self._server, self._capture)
+
     def plan_chunks(
         self, after: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot | None] | None:
         """Read the next chunks of a snapshot, and plan the range that goes with them; see `SnapshotSource`."""
         start = self._server.binlog(after)
-        if self._log.continued(start) is not None:
-            return None
-        if start != self._history_known:
-            self._same_log.check_history(start)
-        bounds = RangeBounds(stops=self._spec.on_partition_ddl == "fail", flow=self._context.flow)
-        with self._log.naming(start, None):
-            planned = self._chunks.plan(start, snapshot, limit, bounds)
+        planned = self._chunks.plan(start, snapshot, limit, known=start == self._history_known)
         if planned is not None:
             self._filters.check(planned[0].tables)
             self._history_known = self._server.binlog(planned[0].range.end)

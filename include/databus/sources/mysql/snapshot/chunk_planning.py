@@ -50,43 +50,53 @@ class ChunkPlanner:
         return self._reader.tables()
 
     def plan(
-        self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, bounds: RangeBounds
+        self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, *, known: bool
     ) -> tuple[SourcePlan, Snapshot | None] | None:
         """Read the next chunks and stage the log from `start` to its head; see `SnapshotSource.plan_chunks`.
 
         Args:
-            start: where the flow stands, on this server.
+            start: where the flow stands.
             snapshot: how far the snapshot has come.
             limit: bounds of the batch.
-            bounds: of the range, for what it refuses.
+            known: whether the place was shown to be one of this log by what was read before.
         """
-        head = self._log.server.head()
-        if head.file_number != start.file_number or head.pos - start.pos > limit.max_bytes:
-            behind = self._log.lag(start).bytes
-            if behind is None or behind > limit.max_bytes:
-                return None
-        store = self._log.stores.chunks(start.server or self._log.server.identity)
-        try:
-            chunks, after = self._reader.read(start, snapshot, limit, store)
-        except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
-            log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
+        if self._log.continued(start) is not None:
             return None
-        try:
-            return self._with_log(start, (chunks, after), store, bounds)
-        except BaseException:
-            self._drop(store, [chunk.file for chunk in chunks])
-            raise
+        if not known:
+            self._log.same_log.check_history(start)
+        with self._log.naming(start, None):
+            if self._behind(start) > limit.max_bytes:
+                return None
+            store = self._log.stores.chunks(self._log.server.identity)
+            try:
+                chunks, after = self._reader.read(start, snapshot, limit, store)
+            except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
+                log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
+                return None
+            try:
+                return self._with_log(start, (chunks, after), store)
+            except BaseException:
+                self._drop(store, [chunk.file for chunk in chunks])
+                raise
+
+    def _behind(self, start: BinlogOffset) -> int:
+        """Return the bytes of the log behind a place."""
+        head = self._log.server.head()
+        if head.file_number == start.file_number:
+            return head.pos - start.pos
+        files = [file.size_bytes for file in self._log.server.log_files() if file.number >= start.file_number]
+        return sum(files) - start.pos
 
     def _with_log(
         self,
         start: BinlogOffset,
         read: tuple[list[ReadChunk], Snapshot],
         store: ChunkStore,
-        bounds: RangeBounds,
     ) -> tuple[SourcePlan, Snapshot | None]:
         chunks, snapshot = read
         high = after_reads(self._log.server, start)
-        index = self._ranges.stage(start, None, replace(bounds, through=high), None)
+        stops = self._spec.on_partition_ddl == "fail"
+        index = self._ranges.stage(start, None, RangeBounds(through=high, stops=stops, flow=self._log.flow), None)
         plan = SourcePlan(OffsetRange(start, start), (), 0, 0) if index is None else self._planned.described(index)
         end = self._log.server.binlog(plan.range.end)
         if why := self._unfit(plan, index, end, high, chunks):

@@ -174,7 +174,7 @@ def test_a_chunk_in_front_of_its_range_is_the_table_again(shop: Shop) -> None:
         assert [row["op"] for row in rows[:4]] == ["r", "r", "r", rows[3]["op"]]
         assert "r" not in {row["op"] for row in rows[3:]}
         assert [row["event_id"] for row in rows[:3]] == [
-            f"snapshot-1-{n}:0:0" if n == 2 else f"snapshot-1-1:{o}:0" for n, o in ((1, 0), (1, 1), (2, 0))
+            f"snapshot-1-{n}-5:0:0" if n == 2 else f"snapshot-1-1-5:{o}:0" for n, o in ((1, 0), (1, 1), (2, 0))
         ]
         assert len({row["event_id"] for row in rows}) == len(rows)
         variant = [row for split in ahead for batch in split.read() for row in batch.to_pylist()]
@@ -319,7 +319,7 @@ def test_rows_of_op_read_come_out_of_both_forms(shop: Shop) -> None:
         for ordinal, row in enumerate(told_rows):
             assert (row["log"], row["place"], row["transaction"]) == (begin.file, begin.pos, "")
             assert (row["ts_ms"], row["server_id"], row["ordinal"]) == (1_234, 0, ordinal)
-            assert row["event_id"] == f"log2/snapshot-4-9:{ordinal}:0"
+            assert row["event_id"] == f"log2/snapshot-4-9-1234:{ordinal}:0"
             assert row["before"] is None
             assert (row["after"] is None) == (row["op"] == "f")
     assert [r["op"] for r in rows_of(staged.source, staged.plan)][:1] == ["m"]

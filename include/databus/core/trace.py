@@ -111,7 +111,7 @@ class Change:
 
 
 _LOG_PREFIX = re.compile(r"log(\d+)/")
-_CHUNK = re.compile(r"snapshot-(\d+)-(\d+):\d+:\d+")
+_CHUNK = re.compile(r"snapshot-(\d+)-(\d+)-\d+:\d+:\d+")
 
 
 def log_prefix(generation: int) -> str:
@@ -144,8 +144,8 @@ def chunk_of(event_id: str) -> tuple[int, int] | None:
 def of_event_id(event_id: str) -> Change:
     """Return the parts of an event id: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
 
-    Of a row that a snapshot read it is `snapshot-<number>-<chunk>:<ordinal in the chunk>:0`. In a log that replaced
-    others, `log<generation>/` stands before it.
+    Of a row that a snapshot read it is `snapshot-<number>-<chunk>-<ms since the epoch>:<ordinal>:0`. In a log that
+    replaced others, `log<generation>/` stands before it.
     """
     head, _, tail = _without_prefix(event_id).rpartition(":")
     head, _, ordinal = head.rpartition(":")

@@ -57,7 +57,7 @@ def moved(
 @pytest.fixture
 def records(tmp_path: Path) -> Iterator[str]:
     """Four batches, of which the second took chunks 1 and 2 of snapshot 3 along, the third chunk 3, the last none."""
-    held = RejectedRow("snapshot-3-3:7:0", "shop.t0", '{"id":7}', "too small", "check", "bin.000001:900", "{}")
+    held = RejectedRow("snapshot-3-3-99:7:0", "shop.t0", '{"id":7}', "too small", "check", "bin.000001:900", "{}")
     with RecordStore(f"sqlite:///{tmp_path / 'records.db'}") as store:
         recorder = SqlRecorder(store)
         recorder.record(moved(1, place(4, 1), place(500, 5), None))
@@ -81,7 +81,7 @@ def traced(text: str, records: str) -> list[Journey]:
 
 
 def test_an_id_of_such_a_row_is_told_from_all_others() -> None:
-    event = "snapshot-12-345:67:0"
+    event = "snapshot-12-345-99:67:0"
     assert recognise(event).kind is Kind.EVENT
     assert recognise(f"log2/{event}").kind is Kind.EVENT
     assert recognise(event, Kind.RECORD).kind is Kind.RECORD  # of a topic with that name
@@ -89,13 +89,21 @@ def test_an_id_of_such_a_row_is_told_from_all_others() -> None:
     assert of_event_id(f"log2/{event}") == Change(f"log2/{event}", ordinal=67)
     assert chunk_of(event) == chunk_of(f"log2/{event}") == (12, 345)
     assert (log_of(f"log2/{event}"), in_log(f"log2/{event}", 0)) == (2, event)
-    for other in ("", f"{U}:23:0:0", "1:bin.000001:150:3:0", "snapshot-1:2:0", "snapshot-1-2:3", "0-1-55:3:1"):
+    for other in (
+        "",
+        f"{U}:23:0:0",
+        "1:bin.000001:150:3:0",
+        "snapshot-1:2:0",
+        "snapshot-1-2-9:3",
+        "snapshot-1-2:3:0",
+        "0-1-55:3:1",
+    ):
         assert chunk_of(other) is None
 
 
 @pytest.mark.parametrize(("chunk", "batch"), [(1, 2), (2, 2), (3, 3)])
 def test_the_batch_of_a_chunk_is_found_by_the_id_alone(records: str, chunk: int, batch: int) -> None:
-    (journey,) = traced(f"snapshot-3-{chunk}:7:0", records)
+    (journey,) = traced(f"snapshot-3-{chunk}-99:7:0", records)
 
     assert [found.batch for found in journey.batches] == [batch]
     assert "a snapshot read it: no event of the log has it" in journey.notes
@@ -103,7 +111,9 @@ def test_the_batch_of_a_chunk_is_found_by_the_id_alone(records: str, chunk: int,
     assert len(held) == (chunk == 3)
 
 
-@pytest.mark.parametrize("text", ["snapshot-3-4:0:0", "snapshot-3-0:0:0", "snapshot-2-1:0:0", "log1/snapshot-3-1:0:0"])
+@pytest.mark.parametrize(
+    "text", ["snapshot-3-4-9:0:0", "snapshot-3-0-9:0:0", "snapshot-2-1-9:0:0", "log1/snapshot-3-1-9:0:0"]
+)
 def test_a_chunk_that_no_batch_took_along_is_not_recorded(records: str, text: str) -> None:
     with pytest.raises(TraceNotRecordedError, match="no recorded batch read"):
         traced(text, records)
@@ -114,7 +124,7 @@ def test_a_record_of_such_a_row_leads_to_the_batch_that_begins_at_its_place(reco
     with RecordReader(records) as reader:
         finder = BatchFinder(FLOW.name, Provenance(reader))
         for chunk, pos, batch in ((1, 500, 2), (3, 900, 3), (90, 500, 2), (91, 900, 3)):
-            seen = Change(f"snapshot-3-{chunk}:7:0", "", "bin.000001", pos, 7, "r", "shop.t0", '{"id":7}')
+            seen = Change(f"snapshot-3-{chunk}-99:7:0", "", "bin.000001", pos, 7, "r", "shop.t0", '{"id":7}')
             assert [found.batch for found in finder.read(seen)] == [batch]
         assert [found.batch for found in finder.read(Change(file="bin.000001", position=900))] == [2]
 

@@ -79,8 +79,8 @@ def test_rows_say_where_they_come_from(files: list[ChunkFile], store: ChunkStore
     text = rows_of(split.read_text({}))
 
     assert [row["event_id"] for row in text] == [
-        *(f"log3/snapshot-2-11:{n}:0" for n in range(5)),
-        *(f"log3/snapshot-2-13:{n}:0" for n in range(2)),
+        *(f"log3/snapshot-2-11-1000:{n}:0" for n in range(5)),
+        *(f"log3/snapshot-2-13-3000:{n}:0" for n in range(2)),
     ]
     assert [row["ordinal"] for row in text] == list(range(7))
     assert {(row["op"], row["log"], row["place"], row["part"]) for row in text} == {("r", "bin.000007", 400, 0)}
@@ -183,7 +183,7 @@ def test_the_envelope_says_that_a_snapshot_read_them(files: list[ChunkFile], sto
         assert (source["gtid"], source["row"], source["server_id"]) == (None, number, 0)
         assert source["ts_ms"] == (1_000 if number < 5 else 3_000)
     assert len(values) == 7
-    assert values[6]["source"]["event_id"] == "snapshot-2-13:1:0"
+    assert values[6]["source"]["event_id"] == "snapshot-2-13-3000:1:0"
 
 
 def test_another_count_or_schema_than_planned_is_refused(files: list[ChunkFile], store: ChunkStore) -> None:

@@ -40,7 +40,7 @@ _FORMS = (
     (Kind.GTID, re.compile(_GTID)),
     (
         Kind.EVENT,
-        re.compile(rf"(?:log\d+/)?(?:{_GTID}:\d+:[01]|snapshot-\d+-\d+:\d+:0)|.+:.+\.\d{{6,}}:\d+:\d+:[01]"),
+        re.compile(rf"(?:log\d+/)?(?:{_GTID}:\d+:[01]|snapshot-\d+-\d+-\d+:\d+:0)|.+:.+\.\d{{6,}}:\d+:\d+:[01]"),
     ),
     (Kind.POSITION, re.compile(r"[^:/]+\.\d{6,}:\d+")),
     (Kind.RECORD, re.compile(r"[A-Za-z0-9._-]+:\d+:\d+")),

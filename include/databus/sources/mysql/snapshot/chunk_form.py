@@ -45,8 +45,11 @@ class ChunkHead:
 
     @property
     def event_head(self) -> str:
-        """Head of its rows' event ids, without what stands before the ids of a log that replaced others."""
-        return f"snapshot-{self.snapshot}-{self.number}"
+        """Head of its rows' event ids, without what stands before the ids of a log that replaced others.
+
+        It holds the time: a chunk that is read again, because its plan was given up, may have other rows.
+        """
+        return f"snapshot-{self.snapshot}-{self.number}-{self.read_at_ms}"
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""

@@ -105,7 +105,7 @@ class ChunkPlanner:
             return plan, None
         files = self._compared(chunks, index, store)
         counted = _counted(snapshot, files)
-        return self.with_chunks(plan, [file for file in files if file.rows]), counted
+        return self.with_chunks(plan, files), counted
 
     def _unfit(
         self,

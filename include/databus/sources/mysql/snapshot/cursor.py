@@ -115,6 +115,11 @@ class KeyColumn:
         return quoted(self.name) + ("" if self.descending else " DESC")
 
     @property
+    def numbered(self) -> bool:
+        """Whether values are numbers to the index and texts to who reads them: ENUM and SET."""
+        return self.type.name in _NUMBERED
+
+    @property
     def width(self) -> int:
         """Bytes of a value at most, roughly: to choose between indexes."""
         numbers, kind = self.type.numbers, self.type.name
@@ -129,7 +134,7 @@ class KeyColumn:
 
     def _compared(self, sign: str, literal: str) -> str:
         sign = _OPPOSITE[sign] if self.descending else sign
-        if self.type.name in _NUMBERED and self._highest <= _LISTED:
+        if self.numbered and self._highest <= _LISTED:
             # A comparison by order of these is no range for the server, one by equality is.
             number = int(literal)
             first = {"<": 0, "<=": 0, ">": number + 1, ">=": number}[sign]

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -100,10 +100,8 @@ class SnapshotHarness(Harness):
 
     written_before = 260
 
-    def __init__(
-        self, world: World, name: str, seed: int, tell: Callable[[str], None] = lambda _line: None, **more: Any
-    ):
-        super().__init__(world, name, seed, tell, **more)
+    def __init__(self, world: World, name: str, seed: int, *more: Any):
+        super().__init__(world, name, seed, *more)
         self._stood: dict[Key, int] = {}
         self.snapshots = 0
 

@@ -153,17 +153,19 @@ def main() -> int:
     parser.add_argument("--server-share", type=float, default=0.1)
     parser.add_argument("--kinds", nargs="*", default=[], help="only these faults, e.g. 'zombie driver'")
     parser.add_argument("--ports-from", type=int, default=29_800)
+    parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
     parser.add_argument("--mode", choices=get_args(Mode), default="standard", help="of the flow: live is the live lane")
     parser.add_argument("--mutant", nargs="*", default=[])
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     with tempfile.TemporaryDirectory(prefix="databus-faults-snapshot-") as made:
-        sandbox = Sandbox(Path(made), ports_from=options.ports_from, options=SandboxOptions())
+        sandbox = Sandbox(options.home or Path(made), ports_from=options.ports_from, options=SandboxOptions())
         sandbox.up(("zookeeper", "kafka", "mysql"))
         try:
             return _play(sandbox, Path(made) / "work", options)
         finally:
-            sandbox.destroy()
+            if options.home is None:
+                sandbox.destroy()
 
 
 def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:

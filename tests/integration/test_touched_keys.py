@@ -288,7 +288,7 @@ def test_another_schema_in_the_range_is_seen_without_the_statement(shop: Shop) -
     staged.close()
 
 
-def test_a_million_rows_take_seconds(shop: Shop) -> None:
+def test_hundred_thousands_of_rows_take_seconds(shop: Shop) -> None:
     """Bounds of time are generous: what grows with the square of the rows would take minutes."""
     import time
 

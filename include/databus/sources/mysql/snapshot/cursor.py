@@ -135,12 +135,13 @@ class KeyColumn:
     def _compared(self, sign: str, literal: str) -> str:
         sign = _OPPOSITE[sign] if self.descending else sign
         if self.numbered and self._highest <= _LISTED:
-            # A comparison by order of these is no range for the server, one by equality is.
+            # A comparison by order of these is no range for the server, one by equality is. Where no value is left, one
+            # that no row has keeps the alternative: without it, what is equal beside it is no longer read in order.
             number = int(literal)
             first = {"<": 0, "<=": 0, ">": number + 1, ">=": number}[sign]
             last = {"<": number - 1, "<=": number, ">": self._highest, ">=": self._highest}[sign]
-            listed = ", ".join(map(str, range(first, last + 1)))
-            return f"{quoted(self.name)} IN ({listed})" if listed else "FALSE"
+            listed = ", ".join(map(str, range(first, last + 1))) or str(self._highest + 1)
+            return f"{quoted(self.name)} IN ({listed})"
         return f"{self._number} {sign} {literal}"
 
     @property

@@ -140,8 +140,10 @@ class KeyColumn:
             number = int(literal)
             first = {"<": 0, "<=": 0, ">": number + 1, ">=": number}[sign]
             last = {"<": number - 1, "<=": number, ">": self._highest, ">=": self._highest}[sign]
-            listed = ", ".join(map(str, range(first, last + 1))) or str(self._highest + 1)
-            return f"{quoted(self.name)} IN ({listed})"
+            listed = ", ".join(map(str, range(first, last + 1)))
+            if not listed and self.type.name == "set":
+                return "FALSE"  # a number beyond a SET is no range
+            return f"{quoted(self.name)} IN ({listed or self._highest + 1})"
         return f"{self._number} {sign} {literal}"
 
     @property

@@ -100,6 +100,11 @@ class KeyColumn:
         """Return the condition of values that the index has before one, and with `or_equal` that one itself."""
         return self._compared("<=" if or_equal else "<", literal)
 
+    @property
+    def behind_all(self) -> str:
+        """Condition that no row meets and that the server takes for a range, where `behind` has no value left."""
+        return f"{quoted(self.name)} IN ({self._highest + 1})" if self.type.name == "enum" else "FALSE"
+
     def equals(self, literal: str) -> str:
         """Return the condition of values equal to one."""
         return f"{self._number} = {literal}"
@@ -116,7 +121,7 @@ class KeyColumn:
 
     @property
     def numbered(self) -> bool:
-        """Whether values are numbers to the index and texts to who reads them: ENUM and SET."""
+        """Values are numbers to the index and texts to a reader: ENUM and SET."""
         return self.type.name in _NUMBERED
 
     @property
@@ -135,15 +140,12 @@ class KeyColumn:
     def _compared(self, sign: str, literal: str) -> str:
         sign = _OPPOSITE[sign] if self.descending else sign
         if self.numbered and self._highest <= _LISTED:
-            # A comparison by order of these is no range for the server, one by equality is. Where no value is left, one
-            # that no row has keeps the alternative: without it, what is equal beside it is no longer read in order.
+            # A comparison by order of these is no range for the server, one by equality is.
             number = int(literal)
             first = {"<": 0, "<=": 0, ">": number + 1, ">=": number}[sign]
             last = {"<": number - 1, "<=": number, ">": self._highest, ">=": self._highest}[sign]
             listed = ", ".join(map(str, range(first, last + 1)))
-            if not listed and self.type.name == "set":
-                return "FALSE"  # a number beyond a SET is no range
-            return f"{quoted(self.name)} IN ({listed or self._highest + 1})"
+            return f"{quoted(self.name)} IN ({listed})" if listed else "FALSE"
         return f"{self._number} {sign} {literal}"
 
     @property

@@ -100,6 +100,11 @@ class KeyColumn:
         """Return the condition of values that the index has before one, and with `or_equal` that one itself."""
         return self._compared("<=" if or_equal else "<", literal)
 
+    @property
+    def behind_all(self) -> str:
+        """Condition that no row meets and that the server takes for a range, where `behind` has no value left."""
+        return f"{quoted(self.name)} IN ({self._highest + 1})" if self.type.name == "enum" else "FALSE"
+
     def equals(self, literal: str) -> str:
         """Return the condition of values equal to one."""
         return f"{self._number} = {literal}"
@@ -116,7 +121,7 @@ class KeyColumn:
 
     @property
     def numbered(self) -> bool:
-        """Whether values are numbers to the index and texts to who reads them: ENUM and SET."""
+        """Values are numbers to the index and texts to a reader: ENUM and SET."""
         return self.type.name in _NUMBERED
 
     @property

@@ -134,7 +134,7 @@ class SnapshotReader:
         if definition is None:
             log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
             return None, replace(table, state="done")
-        key = chunk_key(view.opened.query, definition)
+        key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
             return None, replace(table, state="done")
@@ -142,7 +142,9 @@ class SnapshotReader:
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
         head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))
-        file = write_chunk(store, head, read_table(view.opened, described, chunk.condition, schema))
+        file = write_chunk(
+            store, head, read_table(view.opened, described, chunk.condition, schema, forced=chunk.forced)
+        )
         state = "done" if chunk.last else "reading"
         progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
         columns = tuple(column.name for column in key.columns) if key else ()

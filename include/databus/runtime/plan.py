@@ -94,7 +94,7 @@ def next_plan(
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
-    proposed, chunks = _proposed(session, after, patience, takes_chunks=pending is None)
+    proposed, chunks = _proposed(session, lease, (after, patience), pending)
     if proposed is None and pending is None:
         return None
     if proposed is None:
@@ -145,6 +145,8 @@ def _without_another_key(
             if chunks is None:
                 proposed = before_another_key(session.source, asked[0], proposed, refused, asked[1])
                 continue
+            if session.passed is not None:  # nobody reads these chunks again for it
+                raise
             session.source.discard(proposed)
             again, chunks = session.source.plan(*asked), None
             if again is None:
@@ -155,13 +157,22 @@ def _without_another_key(
 
 
 def _proposed(
-    session: FlowSession, after: Offset, limit: Batching, *, takes_chunks: bool
+    session: FlowSession, lease: Lease, asked: tuple[Offset, Batching], given_up: Plan | None
 ) -> tuple[SourcePlan | None, PlannedChunks | None]:
     """Return what the source proposes next, with chunks of a snapshot where one is under way.
 
-    While a sink is behind none are read: it would have to have them too.
+    While a sink is behind none are read: it would have to have them too. One that is behind takes those of a plan that
+    it gave up: the flow's snapshot has passed them.
     """
-    turns = session.snapshots
+    after, limit = asked
+    turns, takes_chunks = session.snapshots, given_up is None
+    if given_up is not None and given_up.chunks is not None:
+        if session.passed is not None:
+            return _resumed(session, lease, given_up), given_up.chunks
+        proposed = session.source.plan(after, limit)
+        if proposed is None and given_up.range.empty:  # of chunks alone, which are read again by a later batch
+            proposed = SourcePlan(OffsetRange(after, after), (), 0, 0)
+        return proposed, None
     beside = session.split or session.replays or session.passed is not None
     if takes_chunks and turns is not None and not beside and not is_detached(session):
         planned = turns.plan(session.store, session.source, after, limit, session.clock.now())

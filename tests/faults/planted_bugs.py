@@ -57,6 +57,7 @@ def replace_known(target: Any, name: str, value: Any) -> None:
 
 
 MIRROR_LOOP = "tests.faults.mirror"
+SNAPSHOT_LOOP = "tests.faults.snapshots"
 SMALL = Size(units=1, crashes=1, expiries=1, epochs=3)
 
 
@@ -328,6 +329,43 @@ def _aborted_mirrored(plant: Callable[[Any, str, Any], None]) -> None:
     plant(kafka_fetch.Fetcher, "__init__", opened)
 
 
+def _superseded_sent(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
+
+    plant(ChunkPlanner, "_compared", lambda self, chunks, index, store: [chunk.file for chunk in chunks])
+
+
+def _range_ends_early(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sources.mysql.dump.range_dumper import RangeDumper
+
+    right = RangeDumper.stage
+
+    def stage(self: Any, after: Any, switch: Any, bounds: Any, deadline: Any) -> Any:
+        return None if bounds.through is not None else right(self, after, switch, bounds, deadline)
+
+    plant(RangeDumper, "stage", stage)
+
+
+def _cursor_stays(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime.snapshot_turns import SnapshotTurns
+
+    right = SnapshotTurns.plan
+
+    def stood(self: Any, *given: Any) -> Any:
+        before = self._known
+        planned = right(self, *given)
+        if planned is None or planned[1] is None or before is None or planned[1].snapshot.number % 2 == 0:
+            return planned
+        return planned[0], replace(planned[1], snapshot=replace(before, tables=_done_after(before.tables)))
+
+    def _done_after(tables: Any) -> Any:
+        """Count a chunk and leave the cursor; all is done after twenty, so that the snapshot ends."""
+        done = sum(table.chunks for table in tables) > 20
+        return tuple(replace(table, chunks=table.chunks + 1, state="done" if done else table.state) for table in tables)
+
+    plant(SnapshotTurns, "plan", stood)
+
+
 MUTANTS: dict[str, Mutant] = {
     "no epoch check": Mutant("ZooKeeper takes writes of any epoch", _no_epoch_check, SMALL),
     "epoch read, not checked": Mutant("the epoch is read but no part of the multi", _multi_without_epoch, SMALL),
@@ -397,6 +435,21 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "marker ignored by a mirror": Mutant(
         "a mirror writes whatever its marker says", _marker_ignored, faults=("kill both",), loop=MIRROR_LOOP
+    ),
+    "superseded rows sent": Mutant(
+        "a chunk keeps rows that the batch's own range has",
+        _superseded_sent,
+        faults=("kill driver",),
+        loop=SNAPSHOT_LOOP,
+    ),
+    "range ends before the view": Mutant(
+        "a chunk goes with a range that ends before it was read",
+        _range_ends_early,
+        faults=("kill driver",),
+        loop=SNAPSHOT_LOOP,
+    ),
+    "cursor stays": Mutant(
+        "a commit leaves the snapshot where it stood", _cursor_stays, faults=("kill driver",), loop=SNAPSHOT_LOOP
     ),
     "receipts not checked": Mutant(
         "receipts are not compared with what was given",

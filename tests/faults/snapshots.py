@@ -15,12 +15,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from databus import MysqlBinlog
+from databus.core.flow import Mode
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.faults.changes import TABLES, ChangeWriter, Key, text_of
@@ -99,10 +100,8 @@ class SnapshotHarness(Harness):
 
     written_before = 260
 
-    def __init__(
-        self, world: World, name: str, seed: int, tell: Callable[[str], None] = lambda _line: None, **more: Any
-    ):
-        super().__init__(world, name, seed, tell, **more)
+    def __init__(self, world: World, name: str, seed: int, *more: Any):
+        super().__init__(world, name, seed, *more)
         self._stood: dict[Key, int] = {}
         self.snapshots = 0
 
@@ -154,16 +153,19 @@ def main() -> int:
     parser.add_argument("--server-share", type=float, default=0.1)
     parser.add_argument("--kinds", nargs="*", default=[], help="only these faults, e.g. 'zombie driver'")
     parser.add_argument("--ports-from", type=int, default=29_800)
+    parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
+    parser.add_argument("--mode", choices=get_args(Mode), default="standard", help="of the flow: live is the live lane")
     parser.add_argument("--mutant", nargs="*", default=[])
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     with tempfile.TemporaryDirectory(prefix="databus-faults-snapshot-") as made:
-        sandbox = Sandbox(Path(made), ports_from=options.ports_from, options=SandboxOptions())
+        sandbox = Sandbox(options.home or Path(made), ports_from=options.ports_from, options=SandboxOptions())
         sandbox.up(("zookeeper", "kafka", "mysql"))
         try:
             return _play(sandbox, Path(made) / "work", options)
         finally:
-            sandbox.destroy()
+            if options.home is None:
+                sandbox.destroy()
 
 
 def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
@@ -171,7 +173,7 @@ def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
     until = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
     sys.stdout.write(f"seed {options.seed}, {len(faults)} rounds\n")
     with World(sandbox, folder, tuple(options.mutant), small_disk=os.getuid() == 0) as world:
-        harness = SnapshotHarness(world, f"snap_{os.getpid()}_{options.seed}", options.seed, say)
+        harness = SnapshotHarness(world, f"snap_{os.getpid()}_{options.seed}", options.seed, say, options.mode)
         try:
             report = harness.play(faults, until)
         finally:

@@ -193,7 +193,7 @@ KINDS: dict[str, KeyKind] = {
     "utf8mb4_0900_as_cs": _text("utf8mb4", "utf8mb4_0900_as_cs", (*_WORDS, *_WIDE), "mysql"),
     "utf8mb4_0900_bin char": _text("utf8mb4", "utf8mb4_0900_bin", (*_WORDS, *_WIDE), "mysql", "CHAR(20)"),
     "utf8mb4_nopad_bin": _text("utf8mb4", "utf8mb4_nopad_bin", (*_WORDS, *_WIDE), "mariadb"),
-    "uca1400": _text("utf8mb4", "uca1400_nopad_as_ci", (*_WORDS, *_WIDE), "mariadb", "CHAR(20)"),
+    "uca1400": _text("utf8mb4", "uca1400_nopad_as_ci", (*_WORDS, *_WIDE), "mariadb"),
     "utf8mb3_turkish_ci": _text("utf8mb3", "utf8_turkish_ci", _WORDS),
     "latin1_german1_ci": _text("latin1", "latin1_german1_ci", kind="CHAR(20)"),
     "latin1_german2_ci": _text("latin1", "latin1_german2_ci"),

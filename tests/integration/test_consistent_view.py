@@ -91,11 +91,10 @@ def test_a_transaction_that_was_read_and_is_not_visible_is_waited_for(keys: Shop
             low = head(keys)
             lacks = key not in naive_ids(keys)
             error = refusal(keys, covers)
-            if error is not None:
+            if error is not None or keys.flavor == "mariadb":
                 break
             keys.receive()
-        else:
-            pytest.fail("no commit was held")
+        assert error is not None, "no commit was held, or none was waited for"
         assert lacks
         assert error.retryable
         assert str(covers) in error.message

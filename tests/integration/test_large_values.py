@@ -23,6 +23,7 @@ from databus.core.state.amendments import Amendment
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.snapshot import PlannedChunks, Snapshot, TableProgress
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import COUNTS, FLOW, NOON
 from tests.integration.conftest import World
@@ -212,6 +213,32 @@ def test_pauses_and_gaps_keep_their_values(large: Large) -> None:
     (found,) = other.gaps(FLOW)
     assert (found.decision, found.end, other.paused(FLOW)) == (SKIPPED, offset(2), None)
     assert set(large.values.names()) == large.referred()
+
+
+def test_a_snapshot_of_many_tables_has_a_value_of_its_own(large: Large) -> None:
+    tables = tuple(TableProgress(f"shop.table_{number:05d}") for number in range(1000))
+    begun = Snapshot(1, "initial", NOON, tables)
+    values = DurableFolder(f"{large.folder}/_content/default/{FLOW}.snapshot")
+    store = large.store()
+    lease = started(store)
+    store.begin_snapshot(FLOW, lease, begun, "run-1", "first run")
+    assert len(values.names()) == 1
+    lease.release()
+    store = large.store()
+    lease = store.claim(FLOW, "run-2", 0)  # sweeps
+    assert store.snapshot(FLOW) == begun
+    after = replace(begun, tables=(replace(tables[0], state="done", chunks=1), *tables[1:]))
+    plan = replace(plan_of(1), chunks=PlannedChunks(after, ()))
+    store.write_plan(lease, plan)
+    store.commit(lease, plan, outcome(plan, lease.epoch), receipts_of(1), COUNTS)
+    assert large.store().snapshot(FLOW) == after
+    assert len(values.names()) == 1
+    values.put("f" * 64, b"left by a process that was killed before its multi")
+    lease.release()
+    store = large.store()
+    store.claim(FLOW, "run-3", 0)
+    assert (store.snapshot(FLOW), len(values.names())) == (after, 1)
+    assert {*large.values.names(), *values.names()} == large.referred()
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])

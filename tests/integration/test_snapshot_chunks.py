@@ -146,7 +146,7 @@ def test_chunks_have_every_row_once_in_the_servers_order(server: ChunkServer, na
     with server.reader() as opened:
         begin(opened)
         expected = numbers(opened, found_key(opened, definition), "TRUE")
-        assert len(expected) > (8 if name == "enum" else 50)
+        assert len(expected) > (8 if name == "enum" else 40)
         chunks = [(chunk, numbers(opened, key, chunk.condition)) for key, chunk in walk(opened, definition)]
         assert [n for _, rows in chunks for n in rows] == expected
         assert [len(rows) for _, rows in chunks[:-1]] == [SIZE] * (len(chunks) - 1)
@@ -336,7 +336,7 @@ def test_few_rows_that_an_index_finds_are_one_chunk(server: ChunkServer) -> None
             ("k IN (3, 150, 500)", [3, 150]),
             ("k = 7", [7]),
             ("k = 700", []),
-            ("s = 3 AND k > 180", [183]),
+            ("s = 3", list(range(3, 200, 20))),
         ):
             (chunk,) = [chunk for _, chunk in walk(opened, definition, 10, where)]
             assert (chunk.last, chunk.upto) == (True, ())
@@ -400,11 +400,14 @@ KEYLESS = {
 }
 
 
-@pytest.mark.parametrize("name", [*KEYLESS, "an expression", "by hash"])
+@pytest.mark.parametrize("name", [*KEYLESS, "an expression", "by hash", "spaces"])
 def test_a_table_without_a_usable_key_is_read_in_one_go(server: ChunkServer, name: str) -> None:
     mine = {
         "mysql": {"an expression": "k INT NOT NULL, n INT, UNIQUE ((k + 1))"},
-        "mariadb": {"by hash": "k TEXT NOT NULL UNIQUE, n INT"},
+        "mariadb": {
+            "by hash": "k TEXT NOT NULL UNIQUE, n INT",
+            "spaces": "k CHAR(9) COLLATE utf8mb4_nopad_bin NOT NULL UNIQUE, n INT",
+        },
     }
     columns = {**KEYLESS, **mine[server.flavor]}.get(name)
     if columns is None:

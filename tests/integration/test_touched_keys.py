@@ -115,6 +115,13 @@ def test_all_images_of_the_range_count(
     shop: Shop, pending: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(shop)
+    other = shop.connect()
+    with other.cursor() as cursor:
+        cursor.execute("XA START 'before'")
+        cursor.execute("INSERT INTO orders VALUES (8,'prepared before','x')")
+        cursor.execute("XA END 'before'")
+        cursor.execute("XA PREPARE 'before'")
+    other.close()
     change(shop)
     other = shop.connect()
     with other.cursor() as cursor:
@@ -124,13 +131,13 @@ def test_all_images_of_the_range_count(
         cursor.execute("XA END 'later'")
         cursor.execute("XA PREPARE 'later'")
     other.close()
-    shop.sql("XA COMMIT 'later'")
+    shop.sql("XA COMMIT 'later'", "XA COMMIT 'before'")
     pending()
     staged = Staged(shop, row_filters=(RangePartition(tables=f"{shop.name}.orders", column="id", upper=50),))
     expected = {
         '{"id":18446744073709551615,"name":"new"}', '{"id":2,"name":"b"}', '{"id":20,"name":"b"}',
         '{"id":3,"name":"ä"}', '{"id":4,"name":"d"}', '{"id":60,"name":"f"}', '{"id":5,"name":"e"}',
-        '{"id":5,"name":"xa"}', '{"id":7,"name":"xa too"}',
+        '{"id":8,"name":"prepared before"}', '{"id":5,"name":"xa"}', '{"id":7,"name":"xa too"}',
     }  # fmt: skip
 
     one, two = f"{shop.name}.orders", f"{shop.name}.items"
@@ -228,7 +235,8 @@ CHANGES: dict[str, tuple[str, frozenset[str]]] = {
     "alter": ("ALTER TABLE {0}.a ADD COLUMN w INT", frozenset({"a"})),
     "truncate": ("TRUNCATE {0}.a", frozenset({"a"})),
     "drop": ("DROP TABLE {0}.a, {0}.b", frozenset({"a", "b"})),
-    "rename": ("RENAME TABLE {0}.a TO {0}.x, {0}.b TO {0}.a", frozenset({"a", "b"})),
+    # A statement on several tables is delivered as one on their database: all of it is read anew.
+    "rename": ("RENAME TABLE {0}.a TO {0}.x, {0}.b TO {0}.a", frozenset({"a", "b", "c", "p"})),
     "rename from elsewhere": ("RENAME TABLE {0}.other TO {0}.c", frozenset({"c"})),
     "alter rename": ("ALTER TABLE {0}.b RENAME TO {0}.c", frozenset({"b", "c"})),
     "create": ("CREATE TABLE {0}.c (id INT PRIMARY KEY)", frozenset({"c"})),
@@ -280,7 +288,7 @@ def test_another_schema_in_the_range_is_seen_without_the_statement(shop: Shop) -
     staged.close()
 
 
-def test_a_million_rows_take_seconds(shop: Shop) -> None:
+def test_hundred_thousands_of_rows_take_seconds(shop: Shop) -> None:
     """Bounds of time are generous: what grows with the square of the rows would take minutes."""
     import time
 

@@ -26,7 +26,7 @@ from tests.integration.binlog_shop import Shop
 pytestmark = pytest.mark.integration
 
 SECONDS = float(os.environ.get("DATABUS_TEST_VIEWS_SECONDS", "6"))
-WRITERS = 8
+WRITERS, BY_XA = 8, 2
 
 Counters = dict[int, int]
 Place = tuple[str, int]
@@ -94,7 +94,7 @@ def writers(shop: Shop) -> Iterator[None]:
                 update = f"UPDATE c SET v = v + 1 WHERE id = {key}"
                 xid = f"'{shop.name} {key} {n}'"
                 by_xa = (f"XA START {xid}", update, f"XA END {xid}", f"XA PREPARE {xid}", f"XA COMMIT {xid}")
-                for statement in by_xa if key < 2 else (update,):
+                for statement in by_xa if key < BY_XA else (update,):
                     cursor.execute(statement)
 
     threads = [threading.Thread(target=write, args=(key,)) for key in range(WRITERS)]
@@ -148,7 +148,7 @@ def test_no_view_lacks_what_was_read_or_has_what_is_not_logged(shop: Shop) -> No
     lacking = sum(any(look.seen[key] < n for key, n in history.at(look.covers).items()) for look in looks)
     beyond = sum(any(look.seen[key] > n for key, n in history.at(look.end).items()) for look in looks)
     race = sum(any(look.naive[key] < n for key, n in history.at(look.covers).items()) for look in looks)
-    elsewhere = sum(look.seen != history.at(look.place) for look in looks if look.place is not None)
+    elsewhere = sum(not at_place(look.seen, history.at(look.place)) for look in looks if look.place is not None)
     print(f"{shop.flavor}: {len(looks)} views, {history.transactions} transactions; at once {race} lack one")  # noqa: T201
     assert (lacking, beyond, elsewhere) == (0, 0, 0)
     assert len(looks) > 20
@@ -156,6 +156,11 @@ def test_no_view_lacks_what_was_read_or_has_what_is_not_logged(shop: Shop) -> No
     if shop.flavor == "mysql":
         assert race
     server.close()
+
+
+def at_place(seen: Counters, logged: Counters) -> bool:
+    """Tell whether a view is at its exact place; MariaDB's XA transactions may be missing until a moment later."""
+    return all(seen[key] == n or (key < BY_XA and seen[key] < n) for key, n in logged.items())
 
 
 class History:

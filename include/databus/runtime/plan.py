@@ -18,6 +18,7 @@ from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.optional_sink import PinningSink
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.sink import Sink
+from databus.core.state.backfill import RangedSource
 from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import known_outputs
@@ -94,7 +95,7 @@ def next_plan(
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
-    proposed, chunks = _proposed(session, lease, (after, patience), pending)
+    proposed, chunks = _proposed(session, after, patience, pending)
     if proposed is None and pending is None:
         return None
     if proposed is None:
@@ -157,28 +158,31 @@ def _without_another_key(
 
 
 def _proposed(
-    session: FlowSession, lease: Lease, asked: tuple[Offset, Batching], given_up: Plan | None
+    session: FlowSession, after: Offset, limit: Batching, given_up: Plan | None
 ) -> tuple[SourcePlan | None, PlannedChunks | None]:
     """Return what the source proposes next, with chunks of a snapshot where one is under way.
 
-    While a sink is behind none are read: it would have to have them too. One that is behind takes those of a plan that
-    it gave up: the flow's snapshot has passed them.
+    While a sink is behind none are read: it would have to have them too. Chunks of a plan that such a sink has taken
+    along and gives up come again with the same range: the snapshot has passed them.
     """
-    after, limit = asked
+    if given_up is not None and given_up.chunks is not None and session.passed is not None:
+        source = session.source
+        if not isinstance(source, SnapshotSource) or not isinstance(source, RangedSource):
+            raise TypeError(f"a source of kind {session.flow.source.kind} has no snapshots")
+        chunks = given_up.chunks
+        if given_up.range.empty:
+            return source.with_chunks(source.reopen(given_up.range), chunks.files), chunks
+        return source.with_chunks(source.plan_exactly(given_up.range), chunks.files), chunks
     turns, takes_chunks = session.snapshots, given_up is None
-    if given_up is not None and given_up.chunks is not None:
-        if session.passed is not None:
-            return _resumed(session, lease, given_up), given_up.chunks
-        proposed = session.source.plan(after, limit)
-        if proposed is None and given_up.range.empty:  # of chunks alone, which are read again by a later batch
-            proposed = SourcePlan(OffsetRange(after, after), (), 0, 0)
-        return proposed, None
     beside = session.split or session.replays or session.passed is not None
     if takes_chunks and turns is not None and not beside and not is_detached(session):
         planned = turns.plan(session.store, session.source, after, limit, session.clock.now())
         if planned is not None:
             return planned
-    return session.source.plan(after, limit), None
+    proposed = session.source.plan(after, limit)
+    if proposed is None and given_up is not None and given_up.range.empty:  # of chunks alone: a later batch reads them
+        proposed = SourcePlan(OffsetRange(after, after), (), 0, 0)
+    return proposed, None
 
 
 def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:

@@ -81,12 +81,15 @@ class Flow:
             if draw < 0.2 and self.snapshots < 2 and self.flow.plan is None:
                 self.ask()
                 self.flow.snapshot = self.asked
+                self.say("asked again")
         elif draw < 0.05:
             self.paused = True
+            self.say("paused")
             if not apart:
                 self.flow.snapshot = snapshot._replace(state="paused")
         elif draw < 0.065:
             self.cancelled = True
+            self.say("cancelled")
             if not apart:
                 self.flow.snapshot = snapshot._replace(state="cancelled")
 
@@ -118,8 +121,9 @@ class Flow:
             plan = self._planned(at)
             if plan is None:
                 return
+            if plan.chunks is not None and plan.start == plan.end:
+                self.say("planned an empty range with chunks")
             self._keep(at, plan)
-        plan = plan or at.plan
         rows = rows_of(plan, self.server, self.rules)
         for name in at.sinks if self.chance() < 0.5 else at.sinks[::-1]:
             self._deliver(at, plan, name, rows)
@@ -137,6 +141,7 @@ class Flow:
             self.definition = plan.definition  # a person puts it back
             return plan
         at.until = max(at.until, plan.end)
+        self.say("gave up", at.sinks, plan.batch)
         rule, chunks = self.rules.given_up, plan.chunks
         kept = at is not self.flow or bool(self.behind and rule != "always anew")
         if chunks is None or not (kept or rule in ("files", "shorter")):
@@ -171,6 +176,8 @@ class Flow:
             else:
                 end = chunks.head + int(self.chance() * (head - chunks.head + 1))
             chunks = fitted(chunks, self.server.log, start, end, rules)
+            if chunks is None:
+                self.say("threw chunks away")
             if rules.fit == "cut":
                 end = start + int(self.chance() * (end - start + 1))
             elif rules.fit == "grown":
@@ -200,7 +207,7 @@ class Flow:
         if self.paused or self.cancelled:
             raise Violation(f"snapshot {snapshot.number} goes on after a person's request")
         chunks = self.reader.read(at.place, snapshot)
-        self.say("read", chunks)
+        self.say("lost a view" if chunks is None else "read", chunks)
         self.point("after the read")
         return chunks
 

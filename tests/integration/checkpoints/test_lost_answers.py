@@ -22,6 +22,7 @@ from tests.contract.checkpoint_store import (
     plan_of,
     wait_until,
 )
+from tests.contract.snapshots import FIRST, chunk_further, plan_with
 from tests.integration.checkpoints.stores import Connect, in_thread, started
 
 pytestmark = pytest.mark.integration
@@ -61,6 +62,37 @@ class TestLostAnswers:
         commit(store, lease, plan)
         assert proxy.armed == 1
         assert raw.get(f"{connect.root}/flows/{FLOW}/checkpoint")[1].version == 1
+
+    @FAULTS
+    def test_commit_of_a_chunk(self, connect: Connect, proxy: ZooKeeperProxy, fault: Fault, raw: Any) -> None:
+        store = connect(port=proxy.port)
+        lease = started(store)
+        proxy.fail_next(fault, f"/flows/{FLOW}/snapshot")
+        assert store.begin_snapshot(FLOW, lease, FIRST, "run-1", "first run") == FIRST
+        chunks = chunk_further(FIRST)
+        plan = plan_with(store, chunks)
+        store.write_plan(lease, plan)
+        proxy.fail_next(fault, f"/flows/{FLOW}/snapshot")
+        commit(store, lease, plan)
+        assert proxy.armed == 0
+        assert (store.load(FLOW), store.snapshot(FLOW)) == (outcome(plan, lease.epoch), chunks.snapshot)
+        assert [(e.number, e.action) for e in store.history(FLOW, 10)] == [(3, "commit"), (2, "snapshot"), (1, "start")]
+        assert raw.get(f"{connect.root}/flows/{FLOW}/snapshot")[1].version == 1
+        proxy.fail_next(fault, f"/flows/{FLOW}/snapshot")
+        assert store.pause_snapshot(FLOW, "ada", "a sale") == store.snapshot(FLOW)
+        assert (proxy.armed, store.history(FLOW, 1)[0].number) == (0, 4)
+
+    def test_a_commit_without_chunks_asks_nothing_of_the_snapshot(
+        self, connect: Connect, proxy: ZooKeeperProxy
+    ) -> None:
+        store = connect(port=proxy.port)
+        lease = started(store)
+        store.begin_snapshot(FLOW, lease, FIRST, "run-1", "first run")
+        proxy.fail_next(Fault.BEFORE, f"/flows/{FLOW}/snapshot")
+        plan = plan_of(1, 0, 10)
+        store.write_plan(lease, plan)
+        commit(store, lease, plan)
+        assert (proxy.armed, store.load(FLOW).batch) == (1, 1)
 
     @FAULTS
     def test_plan(self, connect: Connect, proxy: ZooKeeperProxy, fault: Fault, raw: Any) -> None:

@@ -64,6 +64,14 @@ class SnapshotOfMock(MockSource):
     def reopen(self, planned: OffsetRange) -> SourcePlan:
         return SourcePlan(planned, (), 0, 0) if planned.empty else super().reopen(planned)
 
+    plan_exactly = reopen
+
+    def located(self, place: Offset, _standing: Offset) -> Offset:
+        return place
+
+    def boundary_at(self, _when: datetime) -> Any:
+        raise AssertionError("nothing is looked for by time")
+
     def splits(self, plan: SourcePlan, count: int) -> Sequence[Any]:
         options = {"rows": ROWS, "rows_per_transaction": 2}
         mine = [ChunkOfMock(options, 1, CHUNK // 2)] if plan.chunks else []

@@ -80,11 +80,11 @@ def test_the_window_sums_them_and_says_so_only_where_there_are_any() -> None:
 
 def test_metrics_tell_them_only_where_there_are_any() -> None:
     def points(tables: Mapping[str, TableCounts]) -> dict[str, Any]:
-        return {point.metric.name: point.value for point in of_batch(report(tables))}
+        return {point.metric.prometheus: point.value for point in of_batch(report(tables))}
 
     assert not [name for name in points(MOVED) if "superseded" in name or "snapshot" in name]
     told = points(FINAL)
-    assert [told[f"databus.rows.{name}"] for name in ("read", "superseded", "snapshot")] == [18, 6, 15]
+    assert (told["databus_rows_read"], told["databus_rows_superseded"], told["databus_rows_snapshot"]) == (18, 6, 15)
 
 
 def test_the_line_of_a_batch_tells_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,8 +18,11 @@ from databus.sinks.elasticsearch.writer import deliver, windows
 class Batch:
     """Just enough of an Arrow batch for a rejected row."""
 
+    def __init__(self, op="u"):
+        self.op = op
+
     def column(self, name):
-        values = {"event_id": f"e-{name}", "key": b'{"id":1}', "op": "u", "document": '{"n":"x"}', "before": None}
+        values = {"event_id": f"e-{name}", "key": b'{"id":1}', "op": self.op, "document": '{"n":"x"}', "before": None}
         return [Scalar(values[name])]
 
 
@@ -47,6 +50,13 @@ def test_a_window_is_cut_between_transactions_only():
     rows = [write(str(n), 10) for n in range(5)] + [write("0", 20), write("9", 30)]
     cut = [[w.version for w in window] for window in windows(rows, 1)]
     assert cut == [[10] * 5, [20], [30]]
+
+
+def test_rows_of_a_snapshot_are_cut_anywhere():
+    read = [RowWrite("i", str(n), 10, "{}", "d.t", ("f", 10), (Batch("r"), 0)) for n in range(3)]
+    rows = [*read, write("7", 20), write("8", 20)]
+    cut = [[w.id for w in window] for window in windows(rows, 1)]
+    assert cut == [["0"], ["1"], ["2"], ["7", "8"]]
 
 
 class RefusingBulk:

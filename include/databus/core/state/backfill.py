@@ -197,6 +197,7 @@ class LogMoment:
     open: bool
 
 
+@runtime_checkable
 class RangedSource(Source, Protocol):
     """A source whose log has moments and places that a backfill can begin and end at."""
 

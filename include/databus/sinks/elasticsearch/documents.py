@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from databus.core.events import Op
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -107,6 +109,12 @@ class RowWrite:
     superseded: RowWrite | None = field(default=None, repr=False)
     refusal: str = ""
     other: str = ""
+
+    @property
+    def of_snapshot(self) -> bool:
+        """Whether a snapshot read the row: no other row of its batch's place is of its document."""
+        batch, number = self.row
+        return bool(batch.column("op")[number].as_py() == Op.READ.value)
 
     @property
     def event_id(self) -> str:

@@ -216,8 +216,9 @@ def windows(
     """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
 
     A window ends between transactions only: two rows of one document and transaction share a version, so that sending
-    the older one alone could turn the document back for a moment when a batch is written again. A statement that
-    empties a table ends one too: it comes behind all rows before it.
+    the older one alone could turn the document back for a moment when a batch is written again. Rows of a snapshot have
+    one place, each of another document: there it may end between any two. A statement that empties a table ends one
+    too: it comes behind all rows before it.
 
     Args:
         writes: in log order; of several logs one follows the other, whatever is newer in them.
@@ -237,7 +238,7 @@ def windows(
             newest, size = {}, 0
             yield write
             continue
-        if size >= max_bytes and write.transaction != transaction:
+        if size >= max_bytes and (write.transaction != transaction or write.of_snapshot):
             yield list(newest.values())
             newest, size = {}, 0
         transaction = write.transaction

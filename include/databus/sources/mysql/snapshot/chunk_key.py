@@ -22,10 +22,13 @@ class ChunkKey:
     Attributes:
         index: name of the index.
         columns: its columns in its order.
+        beside: name of a short column that the index lacks, to be asked for too; "" for none. MySQL walks an index from
+            its beginning, not a range of it with ENUM or SET, while it needs nothing but the index.
     """
 
     index: str
     columns: tuple[KeyColumn, ...]
+    beside: str = ""
 
     @property
     def mark(self) -> str:
@@ -39,7 +42,7 @@ class ChunkKey:
     @property
     def asked(self) -> str:
         """SQL expressions of which `cursor` takes the values."""
-        return ", ".join(column.asked for column in self.columns)
+        return ", ".join([*(column.asked for column in self.columns), *([quoted(self.beside)] if self.beside else [])])
 
     def cursor(self, values: Sequence[Any]) -> Cursor:
         """Return the cursor of a row.
@@ -47,11 +50,13 @@ class ChunkKey:
         Args:
             values: its values of `asked`.
         """
-        return (self.mark, *(column.literal(value) for column, value in zip(self.columns, values, strict=True)))
+        return (self.mark, *(column.literal(value) for column, value in zip(self.columns, values, strict=False)))
 
     def behind(self, cursor: Cursor) -> str:
         """Return the condition of rows behind a cursor."""
-        return self._nested(cursor, lambda column, literal, _: column.behind(literal))
+        found = self._nested(cursor, lambda column, literal, _: column.behind(literal))
+        # An ENUM that is one value alone, since no member is behind it, is sorted once more by both servers.
+        return found.replace("(FALSE OR ", f"({self.columns[0].behind_all} OR ", 1) if found[:7] == "(FALSE " else found
 
     def up_to(self, cursor: Cursor) -> str:
         """Return the condition of rows up to a cursor, its own row among them."""
@@ -108,11 +113,23 @@ def _usable(rows: list[tuple[Any, ...]], definition: TableDefinition, collations
                 continue  # rows as they are now all have the same end
             if column is None or not _walked(part) or column.type.name not in ORDERED_TYPES:
                 break
-            descending = text(part[5]) == "D"
-            columns.append(KeyColumn(column.name, column.type, collations.get(column.name, ""), descending))
+            collation = collations.get(column.name, "")
+            if column.type.name == "char" and "_nopad_" in collation:
+                break  # MariaDB orders these in the index with the spaces that it leaves out when it compares
+            columns.append(KeyColumn(column.name, column.type, collation, text(part[5]) == "D"))
         else:
             if columns:
-                yield ChunkKey(name, tuple(columns))
+                yield ChunkKey(name, tuple(columns), _beside(name, columns, definition))
+
+
+def _beside(index: str, columns: list[KeyColumn], definition: TableDefinition) -> str:
+    """Return the shortest column beside a primary key with ENUM or SET; "" for other keys, which need none."""
+    if index != "PRIMARY" or not any(column.numbered for column in columns):
+        return ""
+    key = {column.name for column in columns}
+    others = [KeyColumn(c.name, c.type) for c in definition.columns if c.name not in key and c.generated != "virtual"]
+    short = [column for column in others if column.type.name in ORDERED_TYPES]
+    return min(short, key=lambda column: column.width).name if short else ""
 
 
 def _walked(part: tuple[Any, ...]) -> bool:

@@ -11,7 +11,12 @@ from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.segments.range_bounds import RangeBounds
 from databus.binlog.segments.segment import RangeIndex
 from databus.core.batching import Batching
-from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotRefusedError, SnapshotServerChangedError
+from databus.core.errors.source import (
+    SnapshotNotYetVisibleError,
+    SnapshotRefusedError,
+    SnapshotServerChangedError,
+    SourceError,
+)
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
@@ -29,6 +34,10 @@ from databus.sources.mysql.snapshot.touched_keys import redefined, touched_keys
 from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)
+
+
+_REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)")
+"""Errors of a view that is older than the definition of a table, and of tables and columns that are gone meanwhile."""
 
 
 class ChunkPlanner:
@@ -72,6 +81,13 @@ class ChunkPlanner:
                 chunks, after = self._reader.read(start, snapshot, limit, store)
             except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
                 log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
+                return None
+            except SourceError as error:
+                if not any(number in error.message for number in _REDEFINED):
+                    raise
+                log.info(
+                    "flow %s: no chunk in this batch, a table changed while it was read: %s", self._log.flow, error
+                )
                 return None
             try:
                 return self._with_log(start, (chunks, after), store)

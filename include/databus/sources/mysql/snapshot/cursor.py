@@ -100,6 +100,11 @@ class KeyColumn:
         """Return the condition of values that the index has before one, and with `or_equal` that one itself."""
         return self._compared("<=" if or_equal else "<", literal)
 
+    @property
+    def behind_all(self) -> str:
+        """Condition that no row meets and that the server takes for a range, where `behind` has no value left."""
+        return f"{quoted(self.name)} IN ({self._highest + 1})" if self.type.name == "enum" else "FALSE"
+
     def equals(self, literal: str) -> str:
         """Return the condition of values equal to one."""
         return f"{self._number} = {literal}"
@@ -113,6 +118,11 @@ class KeyColumn:
     def reversed(self) -> str:
         """Item of an ORDER BY against the order of the index."""
         return quoted(self.name) + ("" if self.descending else " DESC")
+
+    @property
+    def numbered(self) -> bool:
+        """Values are numbers to the index and texts to a reader: ENUM and SET."""
+        return self.type.name in _NUMBERED
 
     @property
     def width(self) -> int:
@@ -129,7 +139,7 @@ class KeyColumn:
 
     def _compared(self, sign: str, literal: str) -> str:
         sign = _OPPOSITE[sign] if self.descending else sign
-        if self.type.name in _NUMBERED and self._highest <= _LISTED:
+        if self.numbered and self._highest <= _LISTED:
             # A comparison by order of these is no range for the server, one by equality is.
             number = int(literal)
             first = {"<": 0, "<=": 0, ">": number + 1, ">=": number}[sign]

@@ -97,6 +97,17 @@ class SnapshotReader:
             SourceError: a table cannot be read.
         """
         chunks: list[ReadChunk] = []
+        try:
+            return chunks, self._read(chunks, covers, snapshot, limit, store)
+        except BaseException:
+            for chunk in chunks:
+                store.delete(chunk.file.name)
+            raise
+
+    def _read(
+        self, chunks: list[ReadChunk], covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore
+    ) -> Snapshot:
+        """Append the next chunks, and return the snapshot as it stands behind them."""
         rows, deadline = 0, time.monotonic() + BATCH_S
         with ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S) as view:
             while (table := snapshot.current) is not None and rows < limit.max_rows and time.monotonic() < deadline:
@@ -107,7 +118,7 @@ class SnapshotReader:
                 snapshot = replace(
                     snapshot, tables=tuple(progress if each.table == table.table else each for each in snapshot.tables)
                 )
-        return chunks, snapshot
+        return snapshot
 
     def _next(
         self,
@@ -123,7 +134,7 @@ class SnapshotReader:
         if definition is None:
             log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
             return None, replace(table, state="done")
-        key = chunk_key(view.opened.query, definition)
+        key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
             return None, replace(table, state="done")
@@ -131,7 +142,9 @@ class SnapshotReader:
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
         head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))
-        file = write_chunk(store, head, read_table(view.opened, described, chunk.condition, schema))
+        file = write_chunk(
+            store, head, read_table(view.opened, described, chunk.condition, schema, forced=chunk.forced)
+        )
         state = "done" if chunk.last else "reading"
         progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
         columns = tuple(column.name for column in key.columns) if key else ()
@@ -154,8 +167,12 @@ class SnapshotReader:
     ) -> Chunk | None:
         if key is None:
             return whole_table(definition, table.where)
+        after = table.after
+        if not key.continues(after):
+            log.warning("%s has another key than before: it is read again from its beginning", table.table)
+            after = ()
         rows = rows_of_chunk(bytes_of_row(opened.query, definition), most_rows, MOST_CHUNK_BYTES)
-        return next_chunk(opened.query, definition, key, table.after, rows, table.where)
+        return next_chunk(opened.query, definition, key, after, rows, table.where)
 
 
 def _quoted(name: str) -> str:

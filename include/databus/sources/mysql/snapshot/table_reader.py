@@ -39,15 +39,20 @@ _SESSION = (
 """What reading depends on: instants in UTC, stored bytes of texts, plain quoting, and no limit that cuts a result."""
 
 
-def select_statement(table: TableMap, reads: Sequence[ColumnRead], condition: str) -> str:
-    """Return the SELECT of some columns; an empty condition asks for all rows."""
+def select_statement(table: TableMap, reads: Sequence[ColumnRead], condition: str, forced: str = "") -> str:
+    """Return the SELECT of some columns; an empty condition asks for all rows, `forced` is an index hint or ""."""
     quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.table))
     wanted = ", ".join(read.expression for read in reads)
-    return f"SELECT {wanted} FROM {quoted}" + (f" WHERE {condition}" if condition else "")  # noqa: S608 - names are quoted
+    return f"SELECT {wanted} FROM {quoted} {forced}".rstrip() + (f" WHERE {condition}" if condition else "")  # noqa: S608 - names are quoted
 
 
 def read_table(
-    opened: ServerConnection, table: TableMap, condition: str, schema: TableSchema, most_images: int = MAX_IMAGES
+    opened: ServerConnection,
+    table: TableMap,
+    condition: str,
+    schema: TableSchema,
+    most_images: int = MAX_IMAGES,
+    forced: str = "",
 ) -> Generator[TableBatch]:
     """Yield the rows of a table for which a condition holds; of a system-versioned table, the present ones.
 
@@ -61,6 +66,7 @@ def read_table(
         condition: SQL for WHERE in the default sql_mode's quoting, without `?` outside of texts; "" for all rows.
         schema: the table's schema with its number.
         most_images: rows of one batch.
+        forced: index hint behind the table's name, "" for none.
 
     Yields:
         Batches of `op` READ: ordinals from 0 over all batches, transaction 0, every column present.
@@ -74,7 +80,7 @@ def read_table(
     whole = False
     try:
         opened.query(_SESSION)
-        select = PreparedSelect(opened, select_statement(table, reads, condition), f"reading {table.full_name}")
+        select = PreparedSelect(opened, select_statement(table, reads, condition, forced), f"reading {table.full_name}")
         rows = _ResultRows(select, reads, schema, most_images)
         yield from rows.batches()
         select.finish()

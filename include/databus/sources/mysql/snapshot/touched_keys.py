@@ -137,8 +137,8 @@ def touched_keys(index: RangeIndex, store: SegmentStore, wanted: Mapping[str, tu
 def redefined(plan: SourcePlan, chunks: Mapping[str, TableSchema]) -> frozenset[str]:
     """Return the tables whose chunks a range makes useless: a statement redefines or empties them, or the schema moved.
 
-    Statements are those on the table or all its database, such that give it another name or take its name for another
-    table, and those on partitions, of which no row event tells.
+    Statements are those on the table or its database (so is one that renames several tables), such that give it another
+    name or take its name for another table, and those on partitions, of which no row event tells.
 
     Args:
         plan: the staged range.

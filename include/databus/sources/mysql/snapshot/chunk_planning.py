@@ -36,8 +36,9 @@ from databus.sources.mysql.spec import MysqlBinlog
 log = logging.getLogger(__name__)
 
 
-_REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)")
-"""Errors of a view that is older than the definition of a table, and of tables and columns that are gone meanwhile."""
+_REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)", "(MySQL error 1205)")
+"""Errors of a view that is older than the definition of a table, of tables and columns that are gone meanwhile, and of
+a table that somebody holds locked."""
 
 
 class ChunkPlanner:
@@ -86,7 +87,9 @@ class ChunkPlanner:
                 if not any(number in error.message for number in _REDEFINED):
                     raise
                 log.info(
-                    "flow %s: no chunk in this batch, a table changed while it was read: %s", self._log.flow, error
+                    "flow %s: no chunk in this batch, a table changed or was locked while it was read: %s",
+                    self._log.flow,
+                    error,
                 )
                 return None
             try:

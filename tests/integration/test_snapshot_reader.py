@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -13,7 +14,7 @@ from databus.core.batching import Batching
 from databus.core.errors.source import SourceAccessError
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
-from databus.sources.mysql.snapshot import snapshot_reader
+from databus.sources.mysql.snapshot import chunk_planning, consistent_view, snapshot_reader
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
 from tests.integration.binlog_shop import Shop
 
@@ -91,3 +92,43 @@ def test_a_locked_table_stops_no_stream(reading: Shop) -> None:
             source.close()
     assert planned is not None
     assert planned[0].rows == 6
+
+
+def test_a_batch_has_few_chunks_and_keeps_no_cursor_of_what_is_done(
+    reading: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_reader, "MOST_CHUNKS", 1)
+    found, after = read(reading)
+    assert (found, after.tables[0].after) == ({"a": 3}, ())
+
+
+def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = f"{reading.name}.b"
+    reading.sql(
+        f"DROP TABLE {table}",
+        f"CREATE TABLE {table} (x BIGINT NOT NULL, y INT NOT NULL, v INT, UNIQUE u (x), UNIQUE w (y))",
+        f"INSERT INTO {table} VALUES (1, 1, 1)",
+    )
+    ended = consistent_view.after_reads
+
+    def changed(server: Any, covers: Any) -> Any:
+        with reading.connect() as other, other.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_image = MINIMAL")
+            cursor.execute(f"UPDATE {table} SET v = v + 1")
+            other.commit()
+        return ended(server, covers)
+
+    source, snapshot = reading.open(), begun(reading)
+    start = source.latest_offset()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(chunk_planning, "after_reads", changed)
+            planned = source.plan_chunks(start, snapshot, Batching())
+        assert planned is not None
+        plan, after = planned
+        assert (plan.rows, plan.chunks, after) == (1, (), None)
+        again = source.plan_chunks(plan.range.end, snapshot, Batching())
+    finally:
+        source.close()
+    assert again is not None
+    assert again[0].rows == 4

@@ -39,6 +39,9 @@ BATCH_S = 1.0
 """Chunks are read for so long in one view: the stream waits meanwhile, and definition statements on the table, too."""
 
 MOST_CHUNK_BYTES = 32 << 20
+MOST_CHUNKS = 100
+"""Chunks of one batch, each of which the plan names: many small tables would else make it too large to be written."""
+
 WAIT_S = 2.0
 """A server that does not show yet what its log holds is waited for so long; then the batch goes on without a chunk."""
 
@@ -114,7 +117,7 @@ class SnapshotReader:
         with ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S) as view:
             # However long the view was waited for, something is read: the next one may take as long.
             deadline, first = time.monotonic() + BATCH_S, True
-            while (table := snapshot.current) is not None and rows < limit.max_rows:
+            while (table := snapshot.current) is not None and rows < limit.max_rows and len(chunks) < MOST_CHUNKS:
                 if not first and time.monotonic() >= deadline:
                     break
                 first = False
@@ -140,15 +143,15 @@ class SnapshotReader:
         if not self._capture(name.database, name.table):
             # The log's rows of it are not looked at, so nothing would supersede what is read.
             log.warning("snapshot %d: %s is none of the flow's tables any more", snapshot.number, table.table)
-            return None, replace(table, state="done")
+            return None, replace(table, state="done", after=())
         definition = self._defined(view.opened, name)
         if definition is None:
             log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
-            return None, replace(table, state="done")
+            return None, replace(table, state="done", after=())
         key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
-            return None, replace(table, state="done")
+            return None, replace(table, state="done", after=())
         described = logged_table(definition, self._server.flavor)
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
@@ -156,8 +159,9 @@ class SnapshotReader:
         file = write_chunk(
             store, head, read_table(view.opened, described, chunk.condition, schema, forced=chunk.forced)
         )
-        state = "done" if chunk.last else "reading"
-        progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
+        # Nobody asks for the cursor of a table that is done: of thousands it would be most of what is stored.
+        state, upto = ("done", ()) if chunk.last else ("reading", tuple(chunk.upto))
+        progress = replace(table, state=state, after=upto, chunks=table.chunks + 1)
         columns = tuple(column.name for column in key.columns) if key else ()
         return ReadChunk(file, schema, schema.primary_key or columns), progress
 

@@ -12,6 +12,7 @@ import pytest
 
 from databus.core.batching import Batching
 from databus.core.errors import SinkUnavailableError
+from databus.core.errors.source import ChunkFileError
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
@@ -22,6 +23,7 @@ from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, br
 
 __all__ = ["brokers"]
 CHUNK = 10
+LOST: set[str] = set()
 FILE = ChunkFile("1.chunk", "1", "demo.orders", CHUNK)
 
 
@@ -54,9 +56,11 @@ class SnapshotOfMock(MockSource):
         type(self).read += 1
         done = replace(snapshot.tables[0], state="done", chunks=1, rows=CHUNK)
         plan = SourcePlan(OffsetRange(after, after), (), 0, 0)
-        return self.with_chunks(plan, (FILE,)), replace(snapshot, tables=(done,))
+        return self.with_chunks(plan, (replace(FILE, name=f"{self.read}.chunk"),)), replace(snapshot, tables=(done,))
 
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
+        if any(file.name in LOST for file in chunks):
+            raise ChunkFileError("the chunk file is gone")
         spec = self.options
         tables = tuple(t.schema for t in mock_tables(spec.tables, spec.columns, spec.seed, spec.null_ratio))
         return replace(plan, tables=tables, rows=plan.rows + CHUNK, chunks=tuple(chunks))
@@ -147,9 +151,36 @@ def test_a_changed_flow_goes_on_from_chunks_alone_though_nothing_is_logged(monke
     assert snapshot.finished_at is not None
 
 
+def test_chunks_that_are_lost_are_read_again_where_no_sink_has_any_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = IdleFlow("a")
+    BROKERS["a"].fails_after = 1
+    with pytest.raises(SinkUnavailableError):
+        flow.run(max_seconds=20.0)
+    BROKERS["a"] = replace(BROKERS["a"], down=False, fails_after=None)
+    monkeypatch.setattr(f"{__name__}.LOST", {f"{SnapshotOfMock.read}.chunk"})
+    closes(monkeypatch)
+    flow.run(max_seconds=20.0)
+    assert of_chunk("a") == CHUNK
+
+
+def test_chunks_that_are_lost_stop_a_batch_that_a_sink_holds_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = IdleFlow("a")
+    BROKERS["a"].fails_after = 4  # the first slot is written
+    with pytest.raises(SinkUnavailableError):
+        flow.run(max_seconds=20.0)
+    BROKERS["a"] = replace(BROKERS["a"], down=False, fails_after=None)
+    assert 0 < of_chunk("a") < CHUNK
+    monkeypatch.setattr(f"{__name__}.LOST", {f"{SnapshotOfMock.read}.chunk"})
+    with pytest.raises(ChunkFileError, match=r"the chunk file is gone; batch \d+ is already in a"):
+        flow.run(max_seconds=20.0)
+    monkeypatch.setattr(f"{__name__}.LOST", set())
+    flow.run(max_seconds=20.0)
+    assert of_chunk("a") == CHUNK
+
+
 def closes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sinks that hold nothing of a plan close it."""
-    from databus.runtime import plan
+    from databus.runtime.takeover import given_up
     from databus.runtime.takeover.closing import ClosingOutcome
 
     def close(sinks: Any, pending: Any, _lease: Any) -> ClosingOutcome:
@@ -157,4 +188,4 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not BROKERS[name].held or pending.hash not in {m.hash for m in BROKERS[name].markers.values()}
         return ClosingOutcome((), {})
 
-    monkeypatch.setattr(plan, "close_unwritten", close)
+    monkeypatch.setattr(given_up, "close_unwritten", close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from databus.binlog.log.capture import TableCapture
@@ -68,18 +69,25 @@ class SnapshotReader:
     def __init__(self, server: MysqlServer, capture: TableCapture):
         self._server, self._capture = server, capture
 
-    def tables(self) -> tuple[TableProgress, ...]:
-        """Return the flow's tables as they stand, by name, with the rows that the server estimates."""
+    def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
+        """Return the flow's tables as they stand, by name, with the rows that the server estimates.
+
+        Args:
+            conditions: `database.table` → condition that its rows must meet.
+
+        Raises:
+            SnapshotConditionError: a condition is none, or the server refuses it.
+            SourceError: the tables cannot be listed.
+        """
         columns = MysqlColumns(self._server)
         names = sorted(name for name in columns.table_names() if self._capture(name.database, name.table))
         found = columns.definitions(sorted({name.database for name in names}))
-        return tuple(
-            TableProgress(
-                str(name),
-                estimate=rows_estimated(self._server.query, found[name]) if name in found else None,
-            )
-            for name in names
-        )
+        made = []
+        for name in names:
+            where = conditions.get(str(name), "")
+            rows = rows_estimated(self._server.query, found[name], where) if name in found else None
+            made.append(TableProgress(str(name), estimate=rows, where=where))
+        return tuple(made)
 
     def read(
         self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from databus import Flow
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import SnapshotConditionError
+from databus.demo.consumers import topic_records
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
@@ -80,3 +82,17 @@ def test_a_condition_is_checked_before_the_stream_meets_it(
     command("begin", *named, "name = 'row 7' OR id BETWEEN 4 AND 8", *YES)
     world.run(flow)
     assert table.arrived()[2] == {"r": 54}
+
+
+def test_rows_have_the_key_that_the_log_names_without_a_primary_key(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, _ = made
+    name = f"{table.name}.t"
+    table.run(f"ALTER TABLE {name} DROP PRIMARY KEY, ADD UNIQUE (name), ADD UNIQUE wide (id, v), ADD UNIQUE slim (id)")
+    world.run(flow, max_batches=1)
+    table.run(f"UPDATE {name} SET name = 'changed' WHERE id = 2", f"UPDATE {name} SET at = NOW() WHERE id IN (50, 90)")
+    world.run(flow)
+    records = list(topic_records(world.sandbox.address("kafka"), table.name))
+    assert {tuple(json.loads(key or b"{}")) for key, _ in records} == {("id", "v")}
+    assert table.assert_arrived() == {"r": 49, "u": 3}

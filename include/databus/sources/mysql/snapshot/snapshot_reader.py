@@ -26,7 +26,7 @@ from databus.sources.mysql.snapshot.chunk_bounds import (
 )
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
-from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
+from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key, with_logged_key
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
 from databus.sources.mysql.snapshot.table_reader import read_table
@@ -146,7 +146,7 @@ class SnapshotReader:
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
             return None, replace(table, state="done")
-        described = logged_table(definition, self._server.flavor)
+        described = logged_table(with_logged_key(view.opened.query, definition), self._server.flavor)
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
         head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))

@@ -11,6 +11,8 @@ from databus.cli.checkpoint.amend import nothing_done
 from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import ChangeOptions, FlowName, Shown, opened, operator
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
+from databus.core.amounts import counted
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.state.snapshot import Snapshot
 from databus.ops import snapshots
 from databus.ops.checkpoint.amend import Attribution
@@ -25,11 +27,11 @@ _COLUMNS = ("table", "state", "rows", "superseded", "of about", "chunks", "where
 @grouped
 def show(flow: FlowName, shown: Shown) -> None:
     """Show how far the flow's snapshot has come, table by table."""
-    with opened(flow, shown.dags) as (_, services):
+    with opened(flow, shown.dags) as (spec, services):
         found = services.store.snapshot(flow)
-    if found is None:
-        ERR.print(f"flow {flow} has no snapshot: `databus snapshot begin {flow}` reads its tables.", markup=False)
-        return
+        if found is None:
+            ERR.print(f"flow {flow} has no snapshot: {snapshots.first_words(spec, services)}", markup=False)
+            return
     _show(found, shown.output)
 
 
@@ -56,7 +58,7 @@ def begin(
     with opened(flow, shown.dags) as (spec, services):
         wanted = snapshots.proposed(spec, services, table or (), where)
         if not change.execute:
-            _show(wanted, shown.output)
+            _show(wanted, shown.output, proposed=True)
             nothing_done()
             return
         begun = snapshots.begin(spec, services, wanted, Attribution(operator(), change.reason, what="a snapshot"))
@@ -88,10 +90,13 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
     with opened(flow, shown.dags) as (_, services):
         if not change.execute:
             found = services.store.snapshot(flow)
-            if found is None:
-                show_one({"flow": flow, "snapshot": None}, shown.output)
-            else:
-                _show(found, shown.output)
+            if found is None or not found.unfinished:
+                ended = "there was none yet" if found is None else f"snapshot {found.number} has ended"
+                raise CheckpointConflictError(
+                    f"flow {flow}: no snapshot to {what}: {ended}",
+                    hint=f"`databus snapshot begin {flow}` begins one.",
+                )
+            _show(found, shown.output)
             nothing_done()
             return
         said = Attribution(operator(), change.reason, what=f"the {what} of a snapshot")
@@ -101,7 +106,7 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
     _show(found, shown.output)
 
 
-def _show(snapshot: Snapshot, output: Format) -> None:
+def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None:
     if output is not Format.TABLE:
         show_one(snapshot.to_json(), output)
         return
@@ -118,5 +123,9 @@ def _show(snapshot: Snapshot, output: Format) -> None:
         for table in snapshot.tables
     ]
     show_rows(rows, _COLUMNS, output, empty="no tables")
-    held = ", paused" if snapshot.paused else ""
-    ERR.print(progress_text(snapshot, datetime.now(UTC)) + held, markup=False)
+    if proposed:
+        rows_there = sum(table.estimate or 0 for table in snapshot.tables)
+        said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
+        ERR.print(said + counted(rows_there, "row"), markup=False)
+    else:
+        ERR.print(progress_text(snapshot, datetime.now(UTC)), markup=False)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 
+from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import SnapshotRefusedError
 from databus.core.findings import Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
-from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
 from databus.runtime.context import Services
 
@@ -28,11 +28,15 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
 
     Raises:
         ConfigError: the flow's source has no snapshots, a table is none of the flow's, or a condition names no table.
+        CheckpointConflictError: the flow has no checkpoint yet, or another snapshot is unfinished.
+        SnapshotConditionError: the condition is none, or the server refuses it.
         SnapshotRefusedError: a setting or a grant is missing.
         SourceError: the tables cannot be listed.
     """
     if where and len(tables) != 1:
         raise ConfigError("a condition is of one table", hint="Name it with --table DATABASE.TABLE.")
+    last = services.store.snapshot(flow.name)
+    _may_begin(flow, services, last)
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with closing(flow.source.open(services.connections, context)) as source:
         if not isinstance(source, SnapshotSource):
@@ -40,7 +44,7 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
                 f"flow {flow.name}: a source of kind {flow.source.kind} has no snapshots",
                 hint="Snapshots read tables of MySQL and MariaDB.",
             )
-        found = {table.table: table for table in source.snapshot_tables()}
+        found = {table.table: table for table in source.snapshot_tables(dict.fromkeys(tables, where))}
         for finding in source.snapshot_findings():
             if finding.level is Level.ERROR:
                 raise SnapshotRefusedError(
@@ -51,9 +55,33 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
             f"flow {flow.name} has no table {', '.join(unknown)}",
             hint=f"Its tables are {', '.join(found) or 'none'}: write DATABASE.TABLE.",
         )
-    wanted: list[TableProgress] = [replace(found[name], where=where) for name in tables or found]
-    last = services.store.snapshot(flow.name)
+    wanted = [found[name] for name in dict.fromkeys(tables) or found]
     return Snapshot(1 if last is None else last.number + 1, "request", services.clock.now(), tuple(wanted))
+
+
+def first_words(flow: Flow, services: Services) -> str:
+    """Say how the first snapshot of a flow comes about."""
+    if services.store.load(flow.name) is not None:
+        return f"`databus snapshot begin {flow.name}` reads its tables."
+    if flow.source.begins_with_snapshot():
+        return "its first run begins with the rows that its tables hold."
+    return 'let it run once, and begin one then; or write snapshot="initial" at its source: it begins with its rows.'
+
+
+def _may_begin(flow: Flow, services: Services, last: Snapshot | None) -> None:
+    """Refuse what `begin` would refuse, so that a preview promises nothing."""
+    if services.store.load(flow.name) is None:
+        said = first_words(flow, services)
+        raise CheckpointConflictError(
+            f"flow {flow.name} has no checkpoint yet, beside which a snapshot could be read",
+            hint=said[0].upper() + said[1:],
+        )
+    if last is not None and last.unfinished:
+        raise SnapshotUnfinishedError(
+            f"flow {flow.name}: snapshot {last.number} is unfinished" + (", and paused" if last.paused else ""),
+            hint=f"Let it finish (`databus snapshot {'resume' if last.paused else 'show'} {flow.name}`), or end it by "
+            f"`databus snapshot cancel {flow.name}`.",
+        )
 
 
 def begin(flow: Flow, services: Services, snapshot: Snapshot, said: Attribution) -> Snapshot:

@@ -102,7 +102,12 @@ def progress_text(snapshot: Snapshot, now: datetime) -> str:
     estimate = sum(max(table.estimate or 0, table.rows + table.superseded) for table in snapshot.tables)
     seconds = max((now - snapshot.begun_at).total_seconds(), 0.001)
     text = f"snapshot {snapshot.number}: {done} of {len(snapshot.tables)} tables, {rows} of about {estimate} rows"
-    if snapshot.finished_at is not None or not rows:
-        return f"{text}, {'finished' if snapshot.finished_at else 'begun'} after {seconds:.0f} s"
+    if snapshot.finished_at is not None:
+        took = max((snapshot.finished_at - snapshot.begun_at).total_seconds(), 0.0)
+        return f"{text}, {'cancelled' if snapshot.cancelled else 'finished'} after {took:.0f} s"
+    if snapshot.paused:
+        return f"{text}, paused"
+    if not rows:
+        return f"{text}, begun {seconds:.0f} s ago"
     left = seconds * max(estimate - rows, 0) / rows
     return f"{text}, {rows / seconds:.0f} rows/s, about {left:.0f} s left"

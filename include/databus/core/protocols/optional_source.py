@@ -123,8 +123,16 @@ class PartitionedSource(Protocol):
 class SnapshotSource(Source, Protocol):
     """A source whose tables can be read as they stand, in chunks that batches take along."""
 
-    def snapshot_tables(self) -> Sequence[TableProgress]:
-        """Return the tables of the flow as they stand, in the order in which a snapshot reads them, none begun."""
+    def snapshot_tables(self, conditions: Mapping[str, str] | None = None) -> Sequence[TableProgress]:
+        """Return the tables of the flow as they stand, in the order in which a snapshot reads them, none begun.
+
+        Args:
+            conditions: `database.table` → condition in SQL that its rows must meet; all rows of the others.
+
+        Raises:
+            SnapshotConditionError: a condition is none, or the server refuses it.
+            SourceError: the tables cannot be listed.
+        """
         ...
 
     def snapshot_findings(self) -> Sequence[Finding]:

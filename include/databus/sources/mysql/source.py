@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from databus.binlog.log.capture import TableCapture
@@ -207,9 +207,9 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         return self._planned.described(index)
 
-    def snapshot_tables(self) -> Sequence[TableProgress]:
-        """Return the flow's tables as they stand, none begun."""
-        return self._chunks.tables()
+    def snapshot_tables(self, conditions: Mapping[str, str] | None = None) -> Sequence[TableProgress]:
+        """Return the flow's tables as they stand, none begun; see `SnapshotSource`."""
+        return self._chunks.tables(conditions or {})
 
     def snapshot_findings(self) -> Sequence[Finding]:
         """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -100,6 +100,36 @@ def chunk_key(query: Query, definition: TableDefinition, after: Cursor = ()) -> 
     found = list(_usable(query(f"SHOW INDEX FROM {place}"), definition, collations))
     narrow = sorted(found, key=lambda key: (key.index != "PRIMARY", sum(c.width for c in key.columns), key.index))
     return next((key for key in narrow if key.continues(after)), narrow[0] if narrow else None)
+
+
+def with_logged_key(query: Query, definition: TableDefinition) -> TableDefinition:
+    """Return a table with the primary key that its log will name.
+
+    Without a primary key both servers take the first unique index of whole NOT NULL columns for it, also in the log's
+    metadata, so that rows of a snapshot must have the same key.
+
+    Args:
+        query: runs a statement.
+        definition: the table as it is now.
+
+    Raises:
+        SourceError: the table is gone, or the account may not read it.
+    """
+    if definition.primary_key:
+        return definition
+    rows = query(f"SHOW INDEX FROM {quoted(definition.database)}.{quoted(definition.table)}")
+    for _, found in groupby(rows, key=lambda row: text(row[2])):
+        parts = sorted(found, key=lambda part: int(part[3]))
+        if all(_stands_for_primary(part) for part in parts):
+            return replace(definition, primary_key=tuple(text(part[4]) for part in parts))
+    return definition
+
+
+def _stands_for_primary(part: tuple[Any, ...]) -> bool:
+    """Tell whether a part of an index, one of the rows of SHOW INDEX, lets the servers take it for a primary key."""
+    return (
+        not int(part[1]) and part[4] is not None and part[7] is None and not text(part[9]) and text(part[10]) != "HASH"
+    )
 
 
 def _usable(rows: list[tuple[Any, ...]], definition: TableDefinition, collations: dict[str, str]) -> Iterator[ChunkKey]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from databus.binlog.decoding.table_batch import SchemaIds
@@ -55,9 +55,9 @@ class ChunkPlanner:
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
         self._reader = SnapshotReader(from_log.server, ranges.capture)
 
-    def tables(self) -> Sequence[TableProgress]:
+    def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""
-        return self._reader.tables()
+        return self._reader.tables(conditions)
 
     def plan(
         self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, *, known: bool

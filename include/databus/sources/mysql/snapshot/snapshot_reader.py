@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from databus.binlog.log.capture import TableCapture
@@ -26,7 +27,7 @@ from databus.sources.mysql.snapshot.chunk_bounds import (
 )
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
-from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
+from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key, with_logged_key
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
 from databus.sources.mysql.snapshot.table_reader import read_table
@@ -73,18 +74,25 @@ class SnapshotReader:
     def __init__(self, server: MysqlServer, capture: TableCapture):
         self._server, self._capture = server, capture
 
-    def tables(self) -> tuple[TableProgress, ...]:
-        """Return the flow's tables as they stand, by name, with the rows that the server estimates."""
+    def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
+        """Return the flow's tables as they stand, by name, with the rows that the server estimates.
+
+        Args:
+            conditions: `database.table` → condition that its rows must meet.
+
+        Raises:
+            SnapshotConditionError: a condition is none, or the server refuses it.
+            SourceError: the tables cannot be listed.
+        """
         columns = MysqlColumns(self._server)
         names = sorted(name for name in columns.table_names() if self._capture(name.database, name.table))
         found = columns.definitions(sorted({name.database for name in names}))
-        return tuple(
-            TableProgress(
-                str(name),
-                estimate=rows_estimated(self._server.query, found[name]) if name in found else None,
-            )
-            for name in names
-        )
+        made = []
+        for name in names:
+            where = conditions.get(str(name), "")
+            rows = rows_estimated(self._server.query, found[name], where) if name in found else None
+            made.append(TableProgress(str(name), estimate=rows, where=where))
+        return tuple(made)
 
     def read(
         self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore
@@ -152,7 +160,7 @@ class SnapshotReader:
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
             return None, replace(table, state="done", after=())
-        described = logged_table(definition, self._server.flavor)
+        described = logged_table(with_logged_key(view.opened.query, definition), self._server.flavor)
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
         head = ChunkHead(schema, snapshot.number, number, int(view.read_at.timestamp() * 1000))

@@ -1,0 +1,98 @@
+"""Snapshots that a person asks for: each preview refuses what its execution would, and a run never meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from databus import Flow
+from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
+from databus.core.errors.config import SnapshotConditionError
+from databus.demo.consumers import topic_records
+from tests.integration.commands import Commands
+from tests.integration.conftest import Started
+from tests.integration.one_process import OneProcessWorld
+from tests.integration.test_snapshot_flow import Table
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+Command = Callable[..., str]
+YES = ("--reason", "asked for", "--execute")
+
+
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    sandbox = started("zookeeper", "kafka", "mysql", "mariadb")
+    return OneProcessWorld(sandbox, tmp_path_factory.mktemp("snapshot_commands"))
+
+
+@pytest.fixture
+def made(
+    world: OneProcessWorld, flavor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Table, Flow, Command]:
+    """A table of 50 rows, a flow of it that has not run, and `databus snapshot` on it."""
+    table = Table(world, flavor, rows=50)
+    flow = table.flow(max_rows=20)
+    lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
+    (tmp_path / "flow.py").write_text("\n".join(lines))
+    commands = Commands(world, tmp_path, monkeypatch)
+
+    def command(action: str, *more: str) -> str:
+        return commands("snapshot", action, flow.name, *more).output
+
+    return table, flow, command
+
+
+def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Command], world: OneProcessWorld) -> None:
+    table, flow, command = made
+    assert "its first run begins with the rows" in command("show")
+    for action in ("begin", "pause", "resume", "cancel"):
+        with pytest.raises(CheckpointConflictError):
+            command(action)
+    world.run(flow, max_batches=1)
+    with pytest.raises(SnapshotUnfinishedError, match="snapshot 1 is unfinished"):
+        command("begin")
+    command("pause", *YES)
+    assert ", paused" in command("show")
+    with pytest.raises(SnapshotUnfinishedError, match="and paused"):
+        command("begin")
+    assert "cancelled after" in command("cancel", *YES)
+    with pytest.raises(CheckpointConflictError, match="snapshot 1 has ended"):
+        command("resume")
+    assert "snapshot 2 would read 1 table, about" in command("begin")
+    world.run(flow)
+    assert table.arrived()[2] == {"r": 20}
+
+
+def test_a_condition_is_checked_before_the_stream_meets_it(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, command = made
+    world.run(flow)
+    named = ("--table", f"{table.name}.t", "--where")
+    for where in ("id >", "nothing = 1", "id > 1; DROP TABLE t", "1) OR (1", "id = 1 -- x"):
+        with pytest.raises(SnapshotConditionError):
+            command("begin", *named, where, *YES)
+    command("begin", *named, "id < 0", *YES)
+    world.run(flow)
+    assert table.arrived()[2] == {"r": 50}
+    command("begin", *named, "name = 'row 7' OR id BETWEEN 4 AND 8", *YES)
+    world.run(flow)
+    assert table.arrived()[2] == {"r": 54}
+
+
+def test_rows_have_the_key_that_the_log_names_without_a_primary_key(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, _ = made
+    name = f"{table.name}.t"
+    table.run(f"ALTER TABLE {name} DROP PRIMARY KEY, ADD UNIQUE (name), ADD UNIQUE wide (id, v), ADD UNIQUE slim (id)")
+    world.run(flow, max_batches=1)
+    table.run(f"UPDATE {name} SET name = 'changed' WHERE id = 2", f"UPDATE {name} SET at = NOW() WHERE id IN (50, 90)")
+    world.run(flow)
+    records = list(topic_records(world.sandbox.address("kafka"), table.name))
+    assert {tuple(json.loads(key or b"{}")) for key, _ in records} == {("id", "v")}
+    assert table.assert_arrived() == {"r": 49, "u": 3}

@@ -61,4 +61,4 @@ def test_rows_of_snapshots_come_once_through_kills(world: World, tmp_path: Path,
     story = "\n".join(f"{at:9.3f} {text}" for at, text in report.timeline)
     assert report.findings == [], f"seed {SEED}\n{story}\n{report.table()}\n{opened.log.read_text()[-5000:]}"
     assert sum(report.rounds.values()) == len(faults)
-    assert report.facts["rows_read"] > 100
+    assert report.facts["rows_read"]

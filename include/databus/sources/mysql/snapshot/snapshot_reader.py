@@ -140,8 +140,13 @@ class SnapshotReader:
         name = TableName(*table.table.split(".", 1))
         definition = self._defined(view.opened, name)
         if definition is None:
-            log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
-            return None, replace(table, state="done")
+            log.warning(
+                "snapshot %d: %s is gone, nothing more is read of it; if it has another name now, which the flow "
+                "captures, `databus snapshot begin` with --table reads it under that",
+                snapshot.number,
+                table.table,
+            )
+            return None, replace(table, state="gone")
         key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:

@@ -16,8 +16,7 @@ from unittest import mock
 from databus.core.errors import DatabusError, SinkFencedError, StaleEpochError
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import SlotMark
-from databus.runtime import plan as runtime_plan
-from databus.runtime.takeover import closing
+from databus.runtime.takeover import closing, given_up
 from databus.sinks.kafka import fenced_plan
 from databus.sinks.kafka import marker_upkeep as upkeep
 from databus.sinks.kafka.claim_register import mark_of
@@ -165,7 +164,7 @@ def _step(plan: Plan, kafka: _Kafka, *, stale: bool, opens: bool) -> ClosingStep
             if opens:
                 closing.open_again(session.sinks, plan, lease)
             else:
-                marks = runtime_plan._abandon(session, lease, plan)[SINK]
+                marks = given_up.abandon(session, lease, plan, None)[SINK]
             done = True
         except _Left:
             pass

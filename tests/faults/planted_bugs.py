@@ -128,8 +128,7 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.runtime import plan
-    from databus.runtime.takeover import closing
+    from databus.runtime.takeover import closing, given_up
 
     def close_unwritten(sinks: Any, pending: Any, _lease: Any) -> Any:
         # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
@@ -140,7 +139,7 @@ def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
             (), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()}
         )
 
-    plant(plan, "close_unwritten", close_unwritten)
+    plant(given_up, "close_unwritten", close_unwritten)
 
 
 def _closed_plan_stays_closed(plant: Callable[[Any, str, Any], None]) -> None:

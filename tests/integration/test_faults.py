@@ -13,6 +13,7 @@ import pytest
 from databus.core.flow import Mode
 from tests.faults.harness import Harness
 from tests.faults.schedule import TASK_FAULTS, Fault, schedule
+from tests.faults.snapshots import SnapshotHarness
 from tests.faults.world import World as FaultWorld
 from tests.integration.conftest import World
 
@@ -45,3 +46,19 @@ def test_nothing_is_lost_repeated_or_disordered(
     assert report.findings == [], f"seed {SEED}\n{story}\n{report.table()}\n{opened.log.read_text()[-5000:]}"
     assert sum(report.rounds.values()) == len(faults)
     assert report.facts["changes"] == harness.oracle.seen
+
+
+@pytest.mark.parametrize("mode", ["standard", "live"])
+def test_rows_of_snapshots_come_once_through_kills(world: World, tmp_path: Path, mode: Mode) -> None:
+    kinds = ("kill driver", "kill at driver point", "kill at executor point", "zombie both")
+    faults = schedule(ROUNDS or 6, SEED, kinds=kinds)
+    with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
+        harness = SnapshotHarness(opened, f"snapshots_{mode}_{os.getpid()}", SEED, lambda _line: None, mode)
+        try:
+            report = harness.play(faults)
+        finally:
+            harness.close()
+    story = "\n".join(f"{at:9.3f} {text}" for at, text in report.timeline)
+    assert report.findings == [], f"seed {SEED}\n{story}\n{report.table()}\n{opened.log.read_text()[-5000:]}"
+    assert sum(report.rounds.values()) == len(faults)
+    assert report.facts["rows_read"] > 100

@@ -192,10 +192,10 @@ class ChangesTrigger(BaseEventTrigger):
                 if self.once:
                     yield TriggerEvent({"place": place.to_json()})
                     return
-                if place.running or not pace.due(place.committed):
+                if place.running or not pace.due(place.stands):
                     continue
                 fires = self.wakes is None or not await run_waits(self.wakes)
-                pace.looked(place.committed, fired=fires)
+                pace.looked(place.stands, fired=fires)
                 if fires:
                     yield TriggerEvent({"place": place.to_json()})
         except DatabusError as error:

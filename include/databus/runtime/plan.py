@@ -8,22 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from databus.core.batching import Batching
-from databus.core.errors.checkpoint import CheckpointConflictError, PlanChangedError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import SinkKeyChangedError
-from databus.core.errors.source import OffsetPurgedError
+from databus.core.errors.source import ChunkFileError, OffsetPurgedError
 from databus.core.positions.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.optional_sink import PinningSink
 from databus.core.protocols.optional_source import SnapshotSource
-from databus.core.protocols.sink import Sink
 from databus.core.state.backfill import RangedSource
 from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import known_outputs
 from databus.core.state.plan import LostRange, Plan, SinkPlan, SourcePlan
-from databus.core.state.sink_markers import MarkedSink
 from databus.core.state.snapshot import PlannedChunks
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
@@ -32,8 +30,9 @@ from databus.runtime.routing import follow_columns, outputs_named, outputs_of, p
 from databus.runtime.sink_outage.outage import naming
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
-from databus.runtime.takeover.closing import close_unwritten, open_again
+from databus.runtime.takeover.closing import open_again
 from databus.runtime.takeover.forgotten_markers import recall_piece
+from databus.runtime.takeover.given_up import abandon
 from databus.runtime.zookeeper_loss.policy import is_detached, marked_sinks
 
 log = logging.getLogger(__name__)
@@ -72,6 +71,7 @@ def next_plan(
 
     Raises:
         PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
+        ChunkFileError: it has chunks that are gone, and a sink already holds part of it.
         MarkerDivergedError: of a backfill, nothing shows any more whether the sinks hold the unfinished batch, and the
             user did not consent.
         OffsetPurgedError: the log has lost what was to be read, and a person decides.
@@ -79,16 +79,16 @@ def next_plan(
     pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None:
         _recall(session, lease, pending, checkpoint)
+    lost: ChunkFileError | None = None
     if pending is not None and session.takes_up(pending):
-        log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
-        open_again(session.sinks, pending, lease)
-        source = _resumed(session, lease, pending)
-        _make_unplanned(session, pending, source, checkpoint)
-        return PlannedBatch(pending, source, checkpoint, attempt=2)
+        try:
+            return _taken_up(session, lease, pending, checkpoint)
+        except ChunkFileError as error:
+            lost = error
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     after, ends = checkpoint.offset, [checkpoint.closed_until]
     if pending is not None:
-        marks = merged_slots(marks, _abandon(session, lease, pending))
+        marks = merged_slots(marks, abandon(session, lease, pending, lost))
         batch = max(batch, pending.batch + 1)
         after = with_lives_of(after, pending.range.end)
         ends += pending.left_behind(marked_sinks(session.sinks))
@@ -120,6 +120,15 @@ def next_plan(
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
+def _taken_up(session: FlowSession, lease: Lease, pending: Plan, checkpoint: Checkpoint) -> PlannedBatch:
+    """Return a plan that was found unfinished, opened again. Raises ChunkFileError where chunks of it are lost."""
+    log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
+    open_again(session.sinks, pending, lease)
+    source = _resumed(session, lease, pending)
+    _make_unplanned(session, pending, source, checkpoint)
+    return PlannedBatch(pending, source, checkpoint, attempt=2)
+
+
 def _without_another_key(
     session: FlowSession,
     standing: tuple[Checkpoint, Mapping[str, tuple[int, ...]]],
@@ -146,6 +155,8 @@ def _without_another_key(
             if chunks is None:
                 proposed = before_another_key(session.source, asked[0], proposed, refused, asked[1])
                 continue
+            if session.passed is not None:  # nobody reads these chunks again for it
+                raise
             session.source.discard(proposed)
             again, chunks = session.source.plan(*asked), None
             if again is None:
@@ -177,7 +188,10 @@ def _proposed(
         planned = turns.plan(session.store, session.source, after, limit, session.clock.now())
         if planned is not None:
             return planned
-    return session.source.plan(after, limit), None
+    proposed = session.source.plan(after, limit)
+    if proposed is None and given_up is not None and given_up.range.empty:  # of chunks alone: a later batch reads them
+        proposed = SourcePlan(OffsetRange(after, after), (), 0, 0)
+    return proposed, None
 
 
 def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:
@@ -276,38 +290,3 @@ def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) ->
 def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
     """Numbers are unique in a flow: while a sink is behind, its plans count too."""
     return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
-
-
-def _abandon(session: FlowSession, lease: Lease, pending: Plan) -> Mapping[str, tuple[int, ...]]:
-    """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    closed = close_unwritten(session.sinks, pending, lease)
-    if closed.held:
-        raise PlanChangedError(
-            f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
-            f"(already in: {', '.join(closed.held)})",
-            hint="Put the former definition back until this batch is committed, then change the flow.",
-        )
-    log.warning(
-        "flow %s: batch %d %s was planned under another definition and %s: planned anew",
-        pending.flow,
-        pending.batch,
-        pending.range,
-        _not_held(session, pending),
-    )
-    return closed.slots
-
-
-def _not_held(session: FlowSession, closed: Plan) -> str:
-    """Say where nothing of a closed plan is, and where that is not known."""
-    there = [name for name in sorted(closed.sinks) if name in session.sinks]
-    unknown = [name for name in there if not _marked(session.sinks[name])]
-    said = (
-        [f"nothing of it is in {', '.join(n for n in there if n not in unknown)}"] if len(unknown) < len(there) else []
-    )
-    if unknown:
-        said.append(f"{', '.join(unknown)} (without markers) may hold a part of it, which is sent again")
-    return "; ".join(said) or "none of its sinks is the flow's any more"
-
-
-def _marked(sink: Sink) -> bool:
-    return isinstance(sink, MarkedSink) and sink.marked

@@ -70,6 +70,7 @@ def planned(source: Source, at: int, *key: str, rows: int = -1) -> tuple[int, tu
         sink_spec=lambda _: spec.sinks[0],
         split=False,
         passed=None,
+        snapshots=None,
         keys=ChangedKeys(),
         replays=False,
         live_standing=None,

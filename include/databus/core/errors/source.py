@@ -53,8 +53,8 @@ class ChunkFileError(SourceError):
     code = "snapshot_chunk_lost"
     default_hint = (
         "Bring the segment store (DATABUS_SEGMENT_STORE) or this file back, under the same path for every worker: the "
-        "batch then goes on. Where nothing of the batch was written, it can be planned anew instead: its chunks are "
-        "read from the tables again."
+        "batch then goes on. A batch of which no sink holds anything is planned anew by itself: its chunks are read "
+        "from the tables again."
     )
 
 

@@ -26,6 +26,7 @@ class FlowPosition:
         lag_seconds: age of the oldest uncommitted change; 0.0 when nothing is to be moved.
         running: whether a run holds the flow's lease.
         changed: whether anything of the flow's own was changed; None where only the whole log was looked at.
+        snapshot: how far a snapshot that is under way has come; "" without one, and where nobody asked.
     """
 
     flow: str
@@ -35,11 +36,17 @@ class FlowPosition:
     lag_seconds: float | None
     running: bool = False
     changed: bool | None = None
+    snapshot: str = ""
+
+    @property
+    def stands(self) -> str:
+        """Text that is another one whenever the flow has moved, also by rows of a snapshot alone; "" before any run."""
+        return f"{self.committed} {self.snapshot}".rstrip()
 
     @property
     def has_changes(self) -> bool:
-        """Return whether there is something to move; a flow that never ran always has."""
-        if not self.committed:
+        """Return whether there is something to move: a flow that never ran, or reads a snapshot, always has."""
+        if not self.committed or self.snapshot:
             return True
         return self.lag_bytes != 0 if self.changed is None else self.changed
 
@@ -60,6 +67,7 @@ class FlowPosition:
             "lag_seconds": self.lag_seconds,
             "running": self.running,
             "changed": self.changed,
+            **({"snapshot": self.snapshot} if self.snapshot else {}),
         }
 
 
@@ -103,10 +111,18 @@ class HeadLook:
         at, source = self._look.position(), self._look.source()
         if at is None or not isinstance(source, SharedLogSource):
             return self._place()
+        snapshot = self._snapshot()
         if source.changed_since(at[1]):
-            return replace(self._place(), changed=True)
+            return replace(self._place(), changed=True, snapshot=snapshot)
         running = self._look.store.holder(self._look.flow.name) is not None
-        return FlowPosition(self._look.flow.name, str(at[1]), "", None, None, running, changed=False)
+        return FlowPosition(self._look.flow.name, str(at[1]), "", None, None, running, changed=False, snapshot=snapshot)
+
+    def _snapshot(self) -> str:
+        """Return how far a snapshot has come that is under way: its rows wait, though nothing is logged."""
+        found = self._look.store.snapshot(self._look.flow.name)
+        if found is None or not found.under_way:
+            return ""
+        return f"snapshot-{found.number}-{sum(table.chunks for table in found.tables)}"
 
     def _place(self) -> FlowPosition:
         name, at, source = self._look.flow.name, self._look.position(), self._look.source()

@@ -208,9 +208,14 @@ class SinksBehind:
         while sink.ready and not self.over():
             # A plan shared with the joined sinks is theirs first: nobody is ever ahead of the flow.
             if sink.checkpoint.offset.compare(checkpoint.offset) is Ordering.EQUAL:
-                stores = (self.session.store, self.session.store.of_sink(name))
-                in_flight = [store for store in stores if store.pending_plan(flow) is not None]
-                return checkpoint if in_flight else self._join(name, checkpoint)
+                if self.session.store.pending_plan(flow) is not None:
+                    return checkpoint
+                own = self.session.store.of_sink(name).pending_plan(flow)
+                if own is None:
+                    return self._join(name, checkpoint)
+                if not own.range.empty:
+                    return checkpoint
+                # A batch of a snapshot's chunks alone, which the flow has committed: it moved no place.
             if time.monotonic() >= ends or self._batch(name, sink, checkpoint) is None:
                 break
         return checkpoint

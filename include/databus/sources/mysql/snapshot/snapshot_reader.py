@@ -12,6 +12,7 @@ from databus.binlog.schema_history.definition import TableDefinition, TableName
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.binlog.server.wire import ServerConnection
 from databus.core.batching import Batching
+from databus.core.errors.source import SnapshotRefusedError, SourceAccessError
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
@@ -31,6 +32,7 @@ from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
 from databus.sources.mysql.snapshot.table_reader import read_table
 from databus.sources.mysql.tables.information_schema import MysqlColumns
+from databus.sources.mysql.tables.visibility import MysqlSight
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,9 @@ BATCH_S = 1.0
 """Chunks are read for so long in one view: the stream waits meanwhile, and definition statements on the table, too."""
 
 MOST_CHUNK_BYTES = 32 << 20
+MOST_CHUNKS = 100
+"""Chunks of one batch, each of which the plan names: many small tables would else make it too large to be written."""
+
 WAIT_S = 2.0
 """A server that does not show yet what its log holds is waited for so long; then the batch goes on without a chunk."""
 
@@ -116,9 +121,14 @@ class SnapshotReader:
         self, chunks: list[ReadChunk], covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore
     ) -> Snapshot:
         """Append the next chunks, and return the snapshot as it stands behind them."""
-        rows, deadline = 0, time.monotonic() + BATCH_S
+        rows = 0
         with ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S) as view:
-            while (table := snapshot.current) is not None and rows < limit.max_rows and time.monotonic() < deadline:
+            # However long the view was waited for, something is read: the next one may take as long.
+            deadline, first = time.monotonic() + BATCH_S, True
+            while (table := snapshot.current) is not None and rows < limit.max_rows and len(chunks) < MOST_CHUNKS:
+                if not first and time.monotonic() >= deadline:
+                    break
+                first = False
                 read, progress = self._next(view, snapshot, table, limit.max_rows - rows, store)
                 if read is not None:
                     chunks.append(read)
@@ -138,6 +148,10 @@ class SnapshotReader:
     ) -> tuple[ReadChunk | None, TableProgress]:
         """Read the next chunk of a table; return it (None where nothing is left) and the progress behind it."""
         name = TableName(*table.table.split(".", 1))
+        if not self._capture(name.database, name.table):
+            # The log's rows of it are not looked at, so nothing would supersede what is read.
+            log.warning("snapshot %d: %s is none of the flow's tables any more", snapshot.number, table.table)
+            return None, replace(table, state="gone", after=())
         definition = self._defined(view.opened, name)
         if definition is None:
             log.warning(
@@ -146,11 +160,11 @@ class SnapshotReader:
                 snapshot.number,
                 table.table,
             )
-            return None, replace(table, state="gone")
+            return None, replace(table, state="gone", after=())
         key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:
-            return None, replace(table, state="done")
+            return None, replace(table, state="done", after=())
         described = logged_table(with_logged_key(view.opened.query, definition), self._server.flavor)
         schema = described.to_schema(-1)
         number = 1 + sum(each.chunks for each in snapshot.tables)
@@ -158,17 +172,38 @@ class SnapshotReader:
         file = write_chunk(
             store, head, read_table(view.opened, described, chunk.condition, schema, forced=chunk.forced)
         )
-        state = "done" if chunk.last else "reading"
-        progress = replace(table, state=state, after=tuple(chunk.upto), chunks=table.chunks + 1)
+        # Nobody asks for the cursor of a table that is done: of thousands it would be most of what is stored.
+        state, upto = ("done", ()) if chunk.last else ("reading", tuple(chunk.upto))
+        progress = replace(table, state=state, after=upto, chunks=table.chunks + 1)
         columns = tuple(column.name for column in key.columns) if key else ()
         return ReadChunk(file, schema, schema.primary_key or columns), progress
 
     def _defined(self, opened: ServerConnection, name: TableName) -> TableDefinition | None:
-        """Return a table's definition, which holds until the view ends: the view's first look at the table locks it."""
+        """Return a table's definition, which holds until the view ends: the view's first look at the table locks it.
+
+        Returns:
+            None for a table that is gone.
+
+        Raises:
+            SourceAccessError: it may be there, out of the account's sight.
+            SnapshotRefusedError: it has a column of a type that is not known here.
+        """
         if not MysqlColumns(self._server).has(name.database, name.table):
-            return None
+            if MysqlSight.of(self._server.query("SHOW GRANTS")).shows(name.database, name.table):
+                return None
+            raise SourceAccessError(
+                f"{self._server.place}: a snapshot has {name} to read, which the account does not see",
+                hint=f"GRANT SELECT ON {_quoted(name.database)}.{_quoted(name.table)} TO the account; if the table is "
+                "gone, `databus snapshot cancel` ends the snapshot.",
+            )
         opened.query(f"SELECT 1 FROM {_quoted(name.database)}.{_quoted(name.table)} LIMIT 1")  # noqa: S608 - quoted
-        return MysqlColumns(self._server).definitions([name.database]).get(name)
+        found = MysqlColumns(self._server).definitions([name.database]).get(name)
+        if found is None and MysqlColumns(self._server).has(name.database, name.table):
+            raise SnapshotRefusedError(
+                f"{self._server.place}: {name} cannot be read: it has a column of a type that is not known here",
+                hint="Take the table out of the flow, or cancel the snapshot and begin one of the other tables.",
+            )
+        return found
 
     def _chunk(
         self,

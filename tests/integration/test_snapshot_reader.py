@@ -1,0 +1,134 @@
+"""Reader of a snapshot on real servers: a table is locked, hidden, taken out of the flow, or a view comes late."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.segments.chunk_store import ChunkStore
+from databus.core.batching import Batching
+from databus.core.errors.source import SourceAccessError
+from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.snapshot import chunk_planning, consistent_view, snapshot_reader
+from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
+from tests.integration.binlog_shop import Shop
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def reading(shop: Shop) -> Shop:
+    """A shop of tables `a` and `b` of three rows."""
+    for table in "ab":
+        shop.sql(
+            f"CREATE TABLE {shop.name}.{table} (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO {shop.name}.{table} VALUES (1, 1), (2, 2), (3, 3)",
+        )
+    return shop
+
+
+def begun(shop: Shop) -> Snapshot:
+    tables = tuple(TableProgress(f"{shop.name}.{table}") for table in "ab")
+    return Snapshot(1, "request", datetime.now(UTC), tables)
+
+
+def read(shop: Shop, *tables: str, limit: int = 1000, account: str = "") -> tuple[dict[str, int], Snapshot]:
+    """Read the next chunks; return rows by table, and the snapshot behind them."""
+    own = {"login": account, "password": SecretStr("secret")} if account else {}
+    server = MysqlServer(shop.connection.model_copy(update=own))
+    capture = TableCapture(tuple(f"{shop.name}.{table}" for table in tables) or (f"{shop.name}.*",))
+    store = ChunkStore(str(shop.folder / "segments"), shop.name, server.identity)
+    head = MysqlServer(shop.connection)
+    try:
+        chunks, after = SnapshotReader(server, capture).read(head.head(), begun(shop), Batching(max_rows=limit), store)
+    finally:
+        server.close()
+        head.close()
+    return {chunk.file.table.partition(".")[2]: chunk.file.rows for chunk in chunks}, after
+
+
+def test_a_view_that_comes_late_is_read_all_the_same(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_reader, "BATCH_S", 0.0)
+    found, after = read(reading)
+    assert found == {"a": 3}
+    assert [table.state for table in after.tables] == ["done", "waiting"]
+
+
+def test_a_table_that_the_flow_has_no_more_is_not_read(reading: Shop) -> None:
+    found, after = read(reading, "a")
+    assert found == {"a": 3}
+    assert after.current is None
+
+
+def test_a_table_that_is_gone_is_passed_and_a_hidden_one_is_named(reading: Shop) -> None:
+    name, account = reading.name, f"'{reading.name}'@'%'"
+    monitor = "REPLICATION CLIENT" if reading.flavor == "mysql" else "BINLOG MONITOR"
+    reading.sql(
+        f"CREATE USER {account} IDENTIFIED BY 'secret'",
+        f"GRANT REPLICATION SLAVE, {monitor}, RELOAD ON *.* TO {account}",
+        f"GRANT SELECT ON {name}.a TO {account}",
+    )
+    with pytest.raises(SourceAccessError, match=rf"{name}\.b to read, which the account does not see"):
+        read(reading, account=name)
+    reading.sql(f"GRANT SELECT ON {name}.* TO {account}", f"DROP TABLE {name}.b")
+    found, after = read(reading, account=name)
+    assert (found, after.current) == ({"a": 3}, None)
+
+
+def test_a_locked_table_stops_no_stream(reading: Shop) -> None:
+    with reading.connect() as other, other.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {reading.name}.a WRITE")
+        source = reading.open()
+        try:
+            assert source.plan_chunks(source.latest_offset(), begun(reading), Batching()) is None
+            cursor.execute("UNLOCK TABLES")
+            planned = source.plan_chunks(source.latest_offset(), begun(reading), Batching())
+        finally:
+            source.close()
+    assert planned is not None
+    assert planned[0].rows == 6
+
+
+def test_a_batch_has_few_chunks_and_keeps_no_cursor_of_what_is_done(
+    reading: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_reader, "MOST_CHUNKS", 1)
+    found, after = read(reading)
+    assert (found, after.tables[0].after) == ({"a": 3}, ())
+
+
+def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = f"{reading.name}.b"
+    reading.sql(
+        f"DROP TABLE {table}",
+        f"CREATE TABLE {table} (x BIGINT NOT NULL, y INT NOT NULL, v INT, UNIQUE u (x), UNIQUE w (y))",
+        f"INSERT INTO {table} VALUES (1, 1, 1)",
+    )
+    ended = consistent_view.after_reads
+
+    def changed(server: Any, covers: Any) -> Any:
+        with reading.connect() as other, other.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_image = MINIMAL")
+            cursor.execute(f"UPDATE {table} SET v = v + 1")
+            other.commit()
+        return ended(server, covers)
+
+    source, snapshot = reading.open(), begun(reading)
+    start = source.latest_offset()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(chunk_planning, "after_reads", changed)
+            planned = source.plan_chunks(start, snapshot, Batching())
+        assert planned is not None
+        plan, after = planned
+        assert (plan.rows, plan.chunks, after) == (1, (), None)
+        again = source.plan_chunks(plan.range.end, snapshot, Batching())
+    finally:
+        source.close()
+    assert again is not None
+    assert again[0].rows == 4

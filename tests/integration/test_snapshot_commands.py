@@ -11,7 +11,10 @@ import pytest
 from databus import Flow
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import SnapshotConditionError
+from databus.core.errors.source import SourceAccessError
+from databus.core.findings import Level
 from databus.demo.consumers import topic_records
+from databus.ops.health.preflight import preflight
 from databus.ops.runs.preview import preview
 from databus.ops.services import open_services
 from tests.integration.commands import Commands
@@ -142,3 +145,31 @@ def test_a_table_that_goes_away_is_not_said_to_be_read(
     command("begin", *YES)
     world.run(flow)
     assert table.arrived()[2] == {"r": 70}
+
+
+def test_a_missing_grant_is_named_by_the_run_and_by_the_preflight(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, _ = made
+    account, name, monitor = f"'{table.name}'@'%'", f"`{table.name}`.`t`", "REPLICATION CLIENT"
+    if table.flavor == "mariadb":
+        monitor = "BINLOG MONITOR"
+    table.run(
+        f"CREATE USER {account} IDENTIFIED BY 'secret'",
+        f"GRANT REPLICATION SLAVE, {monitor} ON *.* TO {account}",
+        f"GRANT INSERT ON {name} TO {account}",
+    )
+    conn_id = world.override(f"{table.flavor}_shop", login=table.name, password="secret")
+    flow = flow.model_copy(update={"source": flow.source.model_copy(update={"conn_id": conn_id})})
+    grant = f"GRANT SELECT ON {name} TO {account};"
+    with pytest.raises(SourceAccessError, match=f"{table.name}.t") as refused:
+        world.run(flow)
+    assert refused.value.hint == grant
+    with open_services(flow, world.connections, world.settings) as services:
+        errors = [finding.hint for finding in preflight(flow, services) if finding.level is Level.ERROR]
+    assert errors == [grant]
+    table.run(grant)
+    with open_services(flow, world.connections, world.settings) as services:
+        assert not [finding.subject for finding in preflight(flow, services) if "primary key" in finding.hint.lower()]
+    world.run(flow)
+    assert table.assert_arrived() == {"r": 50}

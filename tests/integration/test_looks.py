@@ -113,6 +113,18 @@ def test_the_flow_delivers_what_was_prepared_whoever_looked_ahead(orders: Orders
     assert orders.copies() == []
 
 
+def test_a_dry_run_of_a_range_without_rows_counts_none(orders: Orders) -> None:
+    run_locally(orders.world, orders.flow)
+    orders.sql(f"CREATE DATABASE {orders.database}_b", f"DROP DATABASE {orders.database}_b")
+    with orders.services() as services:
+        found = preview(orders.flow, services)
+        assert found.next is not None
+        assert found.next.rows == 0
+        spark = orders.world.spark(orders.flow.name)
+        counted = dry_run(orders.flow, services, spark, RunIdentity("look", "", __version__))
+    assert counted.tables == {}
+
+
 def test_a_sink_that_is_behind_finds_the_copy_that_the_others_have_passed(orders: Orders) -> None:
     world, flow = orders.world, orders.flow
     search = world.override("opensearch_default")

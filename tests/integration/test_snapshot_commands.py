@@ -11,7 +11,12 @@ import pytest
 from databus import Flow
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import SnapshotConditionError
+from databus.core.errors.source import SourceAccessError
+from databus.core.findings import Level
 from databus.demo.consumers import topic_records
+from databus.ops.health.preflight import preflight
+from databus.ops.runs.preview import preview
+from databus.ops.services import open_services
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
@@ -46,13 +51,21 @@ def made(
     return table, flow, command
 
 
+def planned(world: OneProcessWorld, flow: Flow) -> str:
+    """Say what `databus plan` says of a snapshot."""
+    with open_services(flow, world.connections, world.settings) as services:
+        return preview(flow, services).snapshot
+
+
 def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Command], world: OneProcessWorld) -> None:
     table, flow, command = made
     assert "its first run begins with the rows" in command("show")
     for action in ("begin", "pause", "resume", "cancel"):
         with pytest.raises(CheckpointConflictError):
             command(action)
+    assert "its first run begins with the rows" in planned(world, flow)
     world.run(flow, max_batches=1)
+    assert "batches take chunks of it along" in planned(world, flow)
     with pytest.raises(SnapshotUnfinishedError, match="snapshot 1 is unfinished"):
         command("begin")
     command("pause", *YES)
@@ -64,6 +77,7 @@ def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Com
         command("resume")
     assert "snapshot 2 would read 1 table, about" in command("begin")
     world.run(flow)
+    assert planned(world, flow) == ""
     assert table.arrived()[2] == {"r": 20}
 
 
@@ -96,3 +110,66 @@ def test_rows_have_the_key_that_the_log_names_without_a_primary_key(
     records = list(topic_records(world.sandbox.address("kafka"), table.name))
     assert {tuple(json.loads(key or b"{}")) for key, _ in records} == {("id", "v")}
     assert table.assert_arrived() == {"r": 49, "u": 3}
+
+
+def test_parts_of_rows_do_not_supersede_whole_ones(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, flow, _ = made
+    world.run(flow, max_batches=1)
+    table.run(
+        "SET SESSION binlog_row_image=MINIMAL",
+        f"UPDATE {table.name}.t SET v = 3 WHERE id IN (2, 50, 90)",
+        "SET SESSION binlog_row_image=FULL",
+    )
+    world.run(flow)
+    assert "logged without all columns" in caplog.text
+    records = [json.loads(value) for _, value in topic_records(world.sandbox.address("kafka"), table.name) if value]
+    whole = {record["after"]["id"]: record["after"]["v"] for record in records if record["op"] == "r"}
+    assert whole == {**table.stands(), 2: 0}
+    assert sorted(record["after"]["v"] for record in records if record["op"] == "u") == [3, 3, 3]
+
+
+def test_a_table_that_goes_away_is_not_said_to_be_read(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, command = made
+    world.run(flow, max_batches=1)
+    table.run(f"RENAME TABLE {table.name}.t TO {table.name}.u")
+    world.run(flow)
+    said = command("show")
+    assert f"{table.name}.t  gone" in said
+    assert "0 of 1 tables (1 gone), 20 of about " in said
+    assert " rows, finished after" in said
+    table.run(f"RENAME TABLE {table.name}.u TO {table.name}.t")
+    command("begin", *YES)
+    world.run(flow)
+    assert table.arrived()[2] == {"r": 70}
+
+
+def test_a_missing_grant_is_named_by_the_run_and_by_the_preflight(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, _ = made
+    account, name, monitor = f"'{table.name}'@'%'", f"`{table.name}`.`t`", "REPLICATION CLIENT"
+    if table.flavor == "mariadb":
+        monitor = "BINLOG MONITOR"
+    table.run(
+        f"CREATE USER {account} IDENTIFIED BY 'secret'",
+        f"GRANT REPLICATION SLAVE, {monitor} ON *.* TO {account}",
+        f"GRANT INSERT ON {name} TO {account}",
+    )
+    conn_id = world.override(f"{table.flavor}_shop", login=table.name, password="secret")
+    flow = flow.model_copy(update={"source": flow.source.model_copy(update={"conn_id": conn_id})})
+    grant = f"GRANT SELECT ON {name} TO {account};"
+    with pytest.raises(SourceAccessError, match=f"{table.name}.t") as refused:
+        world.run(flow)
+    assert refused.value.hint == grant
+    with open_services(flow, world.connections, world.settings) as services:
+        errors = [finding.hint for finding in preflight(flow, services) if finding.level is Level.ERROR]
+    assert errors == [grant]
+    table.run(grant)
+    with open_services(flow, world.connections, world.settings) as services:
+        assert not [finding.subject for finding in preflight(flow, services) if "primary key" in finding.hint.lower()]
+    world.run(flow)
+    assert table.assert_arrived() == {"r": 50}

@@ -31,7 +31,8 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     with opened(flow, dags, records=False) as (spec, services):
         seen = preview(spec, services)
     if seen.next is None:
-        show_one({"flow": flow, "next": None, "note": "nothing new at the source"}, output)
+        beside = {"snapshot": seen.snapshot} if seen.snapshot else {}
+        show_one({"flow": flow, "next": None, **beside, "note": "nothing new at the source"}, output)
         return
     show_one(
         {
@@ -45,6 +46,7 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "profiles": seen.profiles,
             "sinks_behind": seen.behind,
             "more_follows": seen.next.more,
+            **({"snapshot": seen.snapshot} if seen.snapshot else {}),
         },
         output,
     )

@@ -101,7 +101,9 @@ def progress_text(snapshot: Snapshot, now: datetime) -> str:
     done = sum(table.state == "done" for table in snapshot.tables)
     estimate = sum(max(table.estimate or 0, table.rows + table.superseded) for table in snapshot.tables)
     seconds = max((now - snapshot.begun_at).total_seconds(), 0.001)
-    text = f"snapshot {snapshot.number}: {done} of {len(snapshot.tables)} tables, {rows} of about {estimate} rows"
+    gone = sum(table.state == "gone" for table in snapshot.tables)
+    tables = f"{done} of {len(snapshot.tables)} tables" + (f" ({gone} gone)" if gone else "")
+    text = f"snapshot {snapshot.number}: {tables}, {rows} of about {estimate} rows"
     if snapshot.finished_at is not None:
         took = max((snapshot.finished_at - snapshot.begun_at).total_seconds(), 0.0)
         return f"{text}, {'cancelled' if snapshot.cancelled else 'finished'} after {took:.0f} s"

@@ -57,7 +57,7 @@ class TableProgress:
 
     Attributes:
         table: `database.table`.
-        state: "waiting", "reading" or "done".
+        state: "waiting", "reading" or "done"; "gone" where the table was dropped or renamed before it was done.
         after: cursor: key of the last row of the last chunk as SQL literals of the server; () before the first chunk.
         chunks: chunks that were committed.
         rows: rows of these that were delivered.
@@ -132,7 +132,7 @@ class Snapshot:
     @property
     def current(self) -> TableProgress | None:
         """Table that is read next; None when all are done."""
-        return next((table for table in self.tables if table.state != "done"), None)
+        return next((table for table in self.tables if table.state not in ("done", "gone")), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""

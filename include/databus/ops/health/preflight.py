@@ -16,7 +16,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
-from databus.core.protocols.optional_source import DefinedSource, RotatingSource
+from databus.core.protocols.optional_source import DefinedSource, RotatingSource, SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.checkpoint.targets import missing
@@ -58,12 +58,22 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
     findings = list(source.preflight(start))
+    if start is not None and isinstance(source, SnapshotSource) and _reads_tables(flow, services):
+        findings += source.snapshot_findings()
     try:
         compared = compare(flow, source, accepted_of(flow, services), remembered_of(flow, services))
         return [*findings, *compared.findings]
     except DatabusError as error:
         told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
         return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
+
+
+def _reads_tables(flow: Flow, services: Services) -> bool:
+    """Tell whether the flow's next batches read tables as they stand; a flow that never ran asks by itself."""
+    checkpoint, snapshot = services.store.load(flow.name), services.store.snapshot(flow.name)
+    if snapshot is None:
+        return flow.source.begins_with_snapshot() and checkpoint is not None and not checkpoint.batch
+    return snapshot.under_way
 
 
 def refuse_what_is_not_there(flow: Flow, services: Services) -> None:

@@ -18,6 +18,7 @@ from databus.ops.decode.row_lines import plain_rows
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
+from databus.runtime.snapshot_turns import progress_text
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Preview:
         outputs: per sink the routes its rows would take.
         profiles: per sink what it promises, of sinks that have a choice.
         behind: sink that fell behind → where it stands; it would catch up first.
+        snapshot: what rows of its tables the flow reads beside the log, in words; "" where it reads none.
     """
 
     flow: str
@@ -39,6 +41,7 @@ class Preview:
     outputs: dict[str, tuple[str, ...]]
     profiles: dict[str, str] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
+    snapshot: str = ""
 
 
 def preview(flow: Flow, services: Services) -> Preview:
@@ -55,7 +58,18 @@ def preview(flow: Flow, services: Services) -> Preview:
     profiles = {s.sink_name: str(s.profile) for s in flow.sinks if hasattr(s, "profile")}
     stores = {name: services.store.of_sink(name) for name in services.store.sinks_behind(flow.name)}
     behind = {name: str(own.offset) for name, store in stores.items() if (own := store.load(flow.name)) is not None}
-    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind)
+    told = _snapshot(flow, services, begun=checkpoint is not None)
+    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind, told)
+
+
+def _snapshot(flow: Flow, services: Services, *, begun: bool) -> str:
+    if not begun and flow.source.begins_with_snapshot():
+        return "its first run begins with the rows that its tables hold"
+    snapshot = services.store.snapshot(flow.name)
+    if snapshot is None or not snapshot.unfinished:
+        return ""
+    said = progress_text(snapshot, services.clock.now())
+    return said if snapshot.paused else f"{said}; batches take chunks of it along"
 
 
 def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:

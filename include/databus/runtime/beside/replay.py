@@ -35,8 +35,8 @@ ROWS_GONE = "quarantine_rows_gone"
 
 _OF_LOG = "The log was changed, or the flow's tables or row filters no longer cover them: discard them."
 _OF_SNAPSHOT = (
-    "A snapshot read rows snapshot-…, and no event of the log has them: let a snapshot read their keys again, then "
-    "discard these."
+    "A snapshot read rows snapshot-…, and no event of the log has them: `databus snapshot begin` with --table and "
+    "--where reads their keys again; then discard these."
 )
 
 

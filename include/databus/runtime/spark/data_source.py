@@ -55,6 +55,7 @@ class RowsReader(DataSourceReader):
         """Return one partition per split, in log order."""
         return [SplitPartition(number) for number in range(len(unpack(self._packed)))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the split's rows as Arrow batches."""
-        yield from unpack(self._packed)[partition.value].read()
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the split's rows as Arrow batches; none for None, which Spark asks for where there is no split."""
+        if partition is not None:
+            yield from unpack(self._packed)[partition.value].read()

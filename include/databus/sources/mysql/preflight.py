@@ -178,8 +178,9 @@ def _grants(server: MysqlServer, capture: TableCapture, subject: str) -> Iterato
 def _tables(server: MysqlServer, capture: TableCapture, subject: str) -> Iterator[Finding]:
     rows = server.query(
         "SELECT t.TABLE_SCHEMA, t.TABLE_NAME, "
-        "EXISTS (SELECT 1 FROM information_schema.TABLE_CONSTRAINTS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA"
-        " AND c.TABLE_NAME = t.TABLE_NAME AND c.CONSTRAINT_TYPE = 'PRIMARY KEY') "
+        # MariaDB shows TABLE_CONSTRAINTS to those alone who may do more than SELECT.
+        "EXISTS (SELECT 1 FROM information_schema.STATISTICS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA"
+        " AND c.TABLE_NAME = t.TABLE_NAME AND c.INDEX_NAME = 'PRIMARY') "
         "FROM information_schema.TABLES t WHERE t.TABLE_TYPE = 'BASE TABLE' ORDER BY 1, 2"
     )
     captured = [(str(d), str(t), bool(key)) for d, t, key in rows if capture(str(d), str(t))]

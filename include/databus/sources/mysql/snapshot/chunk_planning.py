@@ -153,7 +153,7 @@ class ChunkPlanner:
     def _compared(
         self, chunks: Sequence[ReadChunk], index: RangeIndex | None, store: ChunkStore
     ) -> list[ChunkFile] | None:
-        """Return the chunks without the rows whose keys the range has; None where a change does not tell its key.
+        """Return the chunks without the rows whose keys the range has; None where changes tell parts of rows.
 
         Raises:
             SnapshotRefusedError: changes will not tell it in later ranges either.
@@ -175,8 +175,18 @@ class ChunkPlanner:
             raise SnapshotRefusedError(
                 f"{self._log.server.place}: changes of {', '.join(sorted(touched.untold))} do not carry their keys, so "
                 "rows that a snapshot reads cannot be compared with them",
-                hint="SET GLOBAL binlog_row_image=FULL, let sessions begin anew, then run the flow again.",
+                hint="SET GLOBAL binlog_row_image=FULL, let sessions begin anew, then `databus snapshot pause "
+                f"{self._log.flow}`: the stream goes on past these changes; resume it behind them.",
             )
+        if touched.partial:
+            log.warning(
+                "flow %s: %d chunks are read again: updates of %s were logged without all columns of their rows "
+                "(binlog_row_image of the session that wrote them): they cannot stand for rows that were read",
+                self._log.flow,
+                len(chunks),
+                ", ".join(sorted(touched.partial)),
+            )
+            return None
         return [
             without_touched(store, chunk.file, touched) if chunk.schema.full_name in wanted else chunk.file
             for chunk in chunks

@@ -6,6 +6,7 @@ What capture itself needs is probed by `sources/mysql/preflight.py`; here is wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from databus.binlog.log.capture import TableCapture, is_name
 from databus.core.errors.root import DatabusError
@@ -146,6 +147,22 @@ def _select(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
         )  # fmt: skip
     elif not lacking:
         yield Finding(f"{subject}: SELECT", Level.OK, f"{account} may read {len(shown)} captured tables")
+
+
+@contextmanager
+def grant_named(server: MysqlServer, database: str, table: str) -> Iterator[None]:
+    """Name the table and the GRANT where reading it is refused.
+
+    Raises:
+        SourceAccessError: as the block raised it.
+    """
+    try:
+        yield
+    except SourceAccessError as error:
+        if "GRANT " in error.hint:
+            raise
+        missing = _cannot_read("", _account(server), database, table, error.message)
+        raise SourceAccessError(missing.message, hint=missing.hint) from error
 
 
 def _cannot_read(subject: str, account: str, database: str, table: str, why: str) -> Finding:

@@ -30,6 +30,7 @@ from databus.sources.mysql.snapshot.chunk_form import ChunkHead
 from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key, with_logged_key
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
+from databus.sources.mysql.snapshot.snapshot_preflight import grant_named
 from databus.sources.mysql.snapshot.table_reader import read_table
 from databus.sources.mysql.tables.information_schema import MysqlColumns
 from databus.sources.mysql.tables.visibility import MysqlSight
@@ -90,7 +91,8 @@ class SnapshotReader:
         made = []
         for name in names:
             where = conditions.get(str(name), "")
-            rows = rows_estimated(self._server.query, found[name], where) if name in found else None
+            with grant_named(self._server, name.database, name.table):
+                rows = rows_estimated(self._server.query, found[name], where) if name in found else None
             made.append(TableProgress(str(name), estimate=rows, where=where))
         return tuple(made)
 
@@ -129,7 +131,8 @@ class SnapshotReader:
                 if not first and time.monotonic() >= deadline:
                     break
                 first = False
-                read, progress = self._next(view, snapshot, table, limit.max_rows - rows, store)
+                with grant_named(self._server, *table.table.split(".", 1)):
+                    read, progress = self._next(view, snapshot, table, limit.max_rows - rows, store)
                 if read is not None:
                     chunks.append(read)
                     rows += read.file.rows
@@ -151,11 +154,16 @@ class SnapshotReader:
         if not self._capture(name.database, name.table):
             # The log's rows of it are not looked at, so nothing would supersede what is read.
             log.warning("snapshot %d: %s is none of the flow's tables any more", snapshot.number, table.table)
-            return None, replace(table, state="done", after=())
+            return None, replace(table, state="gone", after=())
         definition = self._defined(view.opened, name)
         if definition is None:
-            log.warning("snapshot %d: %s is gone: nothing is read of it", snapshot.number, table.table)
-            return None, replace(table, state="done", after=())
+            log.warning(
+                "snapshot %d: %s is gone, nothing more is read of it; if it has another name now, which the flow "
+                "captures, `databus snapshot begin` with --table reads it under that",
+                snapshot.number,
+                table.table,
+            )
+            return None, replace(table, state="gone", after=())
         key = chunk_key(view.opened.query, definition, table.after)
         chunk = self._chunk(view.opened, definition, key, table, most_rows)
         if chunk is None:

@@ -69,10 +69,13 @@ class TouchedKeys:
         tables: `database.table` → its keys.
         untold: `database.table` of the wanted ones of which a change does not tell its key: the row image is not FULL,
             or the table has not the key's columns. A chunk of these cannot be compared with the range.
+        partial: `database.table` of those of which an update does not carry all columns of its row: it would supersede
+            a whole row that was read, and the rest of it would never come.
     """
 
     tables: Mapping[str, TableKeys]
     untold: frozenset[str] = frozenset()
+    partial: frozenset[str] = frozenset()
 
     def any_of(self, table: str) -> bool:
         """Tell whether the range has any key of a table.
@@ -119,8 +122,11 @@ def touched_keys(index: RangeIndex, store: SegmentStore, wanted: Mapping[str, tu
     """
     found: dict[str, list[pa.BinaryArray]] = {table: [] for table in wanted}
     untold: set[str] = set()
+    partial: set[str] = set()
     for batch in _changes(index, store, wanted):
         table = batch.schema.full_name
+        if not _whole(batch):
+            partial.add(table)
         if table in untold:
             continue
         try:
@@ -131,6 +137,7 @@ def touched_keys(index: RangeIndex, store: SegmentStore, wanted: Mapping[str, tu
     return TouchedKeys(
         {table: _ordered(wanted[table], keys) for table, keys in found.items() if table not in untold},
         frozenset(untold),
+        frozenset(partial),
     )
 
 
@@ -210,6 +217,16 @@ def _keys(batch: TableBatch, columns: tuple[str, ...]) -> list[pa.BinaryArray]:
     if updates.any():
         found.append(encoder.keys(after[updates], before[updates]))
     return [pc.unique(keys) for keys in found]
+
+
+def _whole(batch: TableBatch) -> bool:
+    """Tell whether each update of a batch has every column in its before- or after-image."""
+    sets = np.array(batch.presence_sets, np.bool_)
+    if sets.all():
+        return True
+    updates = batch.op == UPDATE
+    before, after = (sets[batch.presence[rows[updates]]] for rows in (batch.before_row, batch.after_row))
+    return bool((before | after).all())
 
 
 def _ordered(columns: tuple[str, ...], found: list[pa.BinaryArray]) -> TableKeys:

@@ -19,7 +19,7 @@ from airflow.sdk._shared.observability.metrics import stats  # configures loggin
 from databus.airflow.reporting.metrics import emit_batch
 from databus.observe.batch_points import of_batch, of_window
 from databus.observe.metric_names import TASK_METRICS
-from tests.contract.record_samples import report
+from tests.contract.record_samples import report, report_of_chunks
 
 ROOT = Path(__file__).parents[2]
 WINDOW = {"flow": "orders_to_kafka", "lag_seconds": 0.5, "lag_bytes": 7, "headroom_seconds": 99.0, "batches": 1}
@@ -35,10 +35,11 @@ stats.initialize(
 )
 from databus.airflow.reporting.metrics import emit, emit_batch
 from databus.observe.batch_points import of_window
-from tests.contract.record_samples import report
+from tests.contract.record_samples import report, report_of_chunks
 
 emit_batch(report())
 emit_batch(report(2))
+emit_batch(report_of_chunks())
 emit(of_window({WINDOW!r}))
 if conf.getboolean("metrics", "otel_on"):
     from opentelemetry import metrics
@@ -107,7 +108,7 @@ def test_a_collector_gets_every_metric_with_its_labels(tmp_path: Path) -> None:
         assert all(set(labels) == set(metric.labels) for labels, _ in points), metric.name
     ((labels, rows),) = seen["airflow.databus.rows.read"]
     assert labels == {"flow": "orders_to_kafka"}
-    assert (rows.as_double or rows.as_int) == sum(c.read for c in report().tables.values()) * 2
+    assert (rows.as_double or rows.as_int) == sum(c.read for c in report().tables.values()) * 2 + 9
     ((_, delay),) = seen["airflow.databus.batch.delay"]
     assert (delay.count, delay.sum) == (2, pytest.approx(2000.0))
     assert {labels["stage"] for labels, _ in seen["airflow.databus.batch.stage"]} == {"plan", "read"}
@@ -171,5 +172,5 @@ def test_a_metrics_system_that_fails_harms_no_batch(
 
 
 def test_a_batch_and_a_window_give_every_task_metric() -> None:
-    given = {p.metric.name for p in (*of_batch(report()), *of_window(WINDOW))}
+    given = {p.metric.name for p in (*of_batch(report()), *of_batch(report_of_chunks()), *of_window(WINDOW))}
     assert given == {metric.name for metric in TASK_METRICS}

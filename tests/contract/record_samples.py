@@ -44,3 +44,10 @@ def held(event_id: str = "srv:bin.000001:150:3:0", cause: str = "not_null(email)
     return RejectedRow(
         event_id, "shop.orders", '{"id":7}', cause, stage, "bin.000001:150", '{"op":"c","after":{"id":7}}'
     )
+
+
+def report_of_chunks() -> BatchReport:
+    """A batch that brought four rows of a snapshot along, of which one was superseded."""
+    counts = TableCounts(read=9, dispatched=8, superseded=1, snapshot=4)
+    nothing: dict[str, Any] = {"receipts": (), "checks": (), "rejected": (), "durations_ms": {}}
+    return report(3, tables={"shop.orders": counts}, watermark=None, **nothing)

@@ -197,7 +197,14 @@ def test_a_sink_is_asked_about_what_was_written_before_a_skip(
     ids = {"kafka": {"known": "id"}} if len(moves) == 1 else {}
     stands = Checkpoint(SequenceOffset(30), 4, Epoch(1), "r", "", {}, None, NOON, output_ids=ids)
     own = SimpleNamespace(history=lambda *_: ())
-    store = {"load": stands, "pending_plan": None, "sinks_behind": (), "history": moves, "of_sink": own}
+    store = {
+        "load": stands,
+        "pending_plan": None,
+        "sinks_behind": (),
+        "history": moves,
+        "of_sink": own,
+        "snapshot": None,
+    }
     services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda *_, v=v: v for k, v in store.items()}))
     lag = SimpleNamespace(bytes=1)
     ends: Any = SimpleNamespace(source=SimpleNamespace(lag=lambda _: lag), sinks={"kafka": Compacted()})

@@ -95,6 +95,7 @@ def test_nothing_is_prepared_at_any_sink() -> None:
         sink_spec={sink.sink_name: sink for sink in spec.sinks}.__getitem__,
         split=False,
         passed=None,
+        snapshots=None,
         keys=ChangedKeys(),
         replays=False,
         source=SimpleNamespace(plan=lambda *_: SourcePlan(OffsetRange(place, SequenceOffset(9)), (TABLE,), 1, 1)),

@@ -106,7 +106,7 @@ def test_the_report_of_a_committed_batch_tells_what_it_passed_over(monkeypatch: 
     left = PlannedBatch(report().plan, gone, window().checkpoint, 2)
     nothing: Any = SimpleNamespace(record=lambda *_: None, release=lambda *_: None, of=lambda *_: ())
     session: Any = SimpleNamespace(
-        flow=FLOW, sinks={}, split=(), slots=None, hidden=None, recorder=nothing, source=nothing,
+        flow=FLOW, sinks={}, split=(), slots=None, hidden=None, snapshots=None, recorder=nothing, source=nothing,
         column_lineage=nothing, identity=SimpleNamespace(run_id="local", run_url="", code_version="1"),
     )  # fmt: skip
     monkeypatch.setattr(batch, "next_plan", lambda *_, **__: left)

@@ -112,7 +112,7 @@ class RowWrite:
 
     @property
     def of_snapshot(self) -> bool:
-        """Whether a snapshot read the row: no other row of its batch's place is of its document."""
+        """Return whether a snapshot read the row: no other row of its place is of its document."""
         batch, number = self.row
         return bool(batch.column("op")[number].as_py() == Op.READ.value)
 

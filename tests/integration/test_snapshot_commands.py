@@ -14,6 +14,7 @@ from databus.core.errors.config import SnapshotConditionError
 from databus.core.errors.source import SourceAccessError
 from databus.core.findings import Level
 from databus.demo.consumers import topic_records
+from databus.ops.health.lag import measure
 from databus.ops.health.preflight import preflight
 from databus.ops.runs.preview import preview
 from databus.ops.services import open_services
@@ -64,6 +65,8 @@ def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Com
         with pytest.raises(CheckpointConflictError):
             command(action)
     assert "its first run begins with the rows" in planned(world, flow)
+    with open_services(flow, world.connections, world.settings) as services:
+        assert "begins with the rows that its tables hold" in str(measure(flow, services).beginning)
     world.run(flow, max_batches=1)
     assert "batches take chunks of it along" in planned(world, flow)
     with pytest.raises(SnapshotUnfinishedError, match="snapshot 1 is unfinished"):

@@ -29,13 +29,17 @@ class Beginning:
         start: the source's option `start`, "" for a source without.
         at: the place that it names now, in text form.
         head: the head of the source's log in text form.
+        rows: whether it begins with the rows that its tables hold.
     """
 
     start: str
     at: str
     head: str
+    rows: bool = False
 
     def __str__(self) -> str:
+        if self.rows:
+            return f"not started: begins with the rows that its tables hold, at {self.at}"
         return f"not started: begins at {self.at}" + (f" (start={self.start})" if self.start else "")
 
 
@@ -105,7 +109,8 @@ def measure(flow: Flow, services: Services) -> FlowLag:
         if offset is None:
             start, head = source.start_offset(), source.latest_offset()
             option = str(getattr(flow.source, "start", ""))
-            return FlowLag(flow.name, None, None, None, beginning=Beginning(option, str(start), str(head)))
+            begins = Beginning(option, str(start), str(head), flow.source.begins_with_snapshot())
+            return FlowLag(flow.name, None, None, None, beginning=begins)
         lag = source.lag(offset)
         eta = eta_s(lag.bytes, *_recent(services.store.history(flow.name, _BATCHES + 1)))
         return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta)

@@ -16,14 +16,16 @@ from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot import chunk_planning, consistent_view, snapshot_reader
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
+from databus.sources.mysql.snapshot.touched_keys import TouchedKeys
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def reading(shop: Shop) -> Shop:
-    """A shop of tables `a` and `b` of three rows."""
+def reading(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """A shop of tables `a` and `b` of three rows, and time to read both in one view."""
+    monkeypatch.setattr(snapshot_reader, "BATCH_S", 60.0)
     for table in "ab":
         shop.sql(
             f"CREATE TABLE {shop.name}.{table} (id INT PRIMARY KEY, v INT)",
@@ -113,7 +115,6 @@ def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkey
 
     def changed(server: Any, covers: Any) -> Any:
         with reading.connect() as other, other.cursor() as cursor:
-            cursor.execute("SET SESSION binlog_row_image = MINIMAL")
             cursor.execute(f"UPDATE {table} SET v = v + 1")
             other.commit()
         return ended(server, covers)
@@ -123,6 +124,8 @@ def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkey
     try:
         with monkeypatch.context() as patched:
             patched.setattr(chunk_planning, "after_reads", changed)
+            # Such as one of more than 64 KiB, or of a session with a binlog_row_image of its own.
+            patched.setattr(chunk_planning, "touched_keys", lambda *_: TouchedKeys({}, frozenset({table})))
             planned = source.plan_chunks(start, snapshot, Batching())
         assert planned is not None
         plan, after = planned

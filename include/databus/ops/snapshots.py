@@ -77,10 +77,10 @@ def _may_begin(flow: Flow, services: Services, last: Snapshot | None) -> None:
             hint=said[0].upper() + said[1:],
         )
     if last is not None and last.unfinished:
+        finish = f"resume it (`databus snapshot resume {flow.name}`)" if last.paused else "let it finish"
         raise SnapshotUnfinishedError(
             f"flow {flow.name}: snapshot {last.number} is unfinished" + (", and paused" if last.paused else ""),
-            hint=f"Let it finish (`databus snapshot {'resume' if last.paused else 'show'} {flow.name}`), or end it by "
-            f"`databus snapshot cancel {flow.name}`.",
+            hint=f"End it by `databus snapshot cancel {flow.name}`, or {finish}.",
         )
 
 

@@ -75,7 +75,7 @@ class PlannedRanges:
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
         if plan.range.empty:
-            return ()
+            return []
         index = self._index(plan.range)
         self._filters.check(index.tables)
         store = self._log.stores.segments(self._log.server.binlog(plan.range.end).server)

@@ -246,7 +246,7 @@ class MysqlBinlogSource:
         Chunks of a snapshot are one more, which stands before them.
         """
         chunks = self._chunks.splits(plan, count, self._filters, self._large)
-        return (*chunks, *self._planned.splits(plan, max(1, count - len(chunks))))
+        return [*chunks, *self._planned.splits(plan, max(1, count - len(chunks)))]
 
     def discard(self, plan: SourcePlan) -> None:
         """Delete a range's segments; kept segments and large values over the limit, too."""

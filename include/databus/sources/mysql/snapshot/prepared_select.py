@@ -19,7 +19,7 @@ RECEIVE_BYTES = 1 << 20
 """Size of the receive buffer at first; it grows to the largest packet, 16 MiB at most."""
 
 SILENT_S = 300.0
-"""How long the server may look for the next row."""
+"""Time limit in seconds for the server to find the next row."""
 
 _PREPARE, _EXECUTE, _CLOSE = 0x16, 0x17, 0x19
 _ERROR, _END = 0xFF, 0xFE

@@ -69,7 +69,6 @@ class SnapshotReader:
     Args:
         server: the server, for what is asked outside of views.
         capture: the flow's tables.
-        store: takes the chunk files.
     """
 
     def __init__(self, server: MysqlServer, capture: TableCapture):

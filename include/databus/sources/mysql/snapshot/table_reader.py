@@ -36,7 +36,7 @@ _SESSION = (
     "sql_select_limit = 18446744073709551615, sql_big_selects = 1 "
     "/*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */"
 )
-"""What reading depends on: instants in UTC, stored bytes of texts, plain quoting, and no limit that cuts a result."""
+"""Session settings: instants in UTC, stored bytes of texts, plain quoting, and no limit that cuts a result."""
 
 
 def select_statement(table: TableMap, reads: Sequence[ColumnRead], condition: str, forced: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,9 @@ _THIRD = "gw2"
 
 _FOURTH = f"gw{PROCESSES}"
 """Has no ports: takes tests without servers, while the other three wait for theirs."""
+
+_LOWER_PRIORITY = 5
+"""Of the fourth process: it gets what the others leave idle, so that its tests fill gaps to the end of the run."""
 
 TOGETHER = (
     (
@@ -131,11 +135,13 @@ def store_seconds(seconds: dict[str, float]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse more processes than there are ports for, beside one that needs none.
+    """Refuse more processes than there are ports for, beside one that needs none; that one gives way to the others.
 
     Raises:
         pytest.UsageError: a run is asked for with more.
     """
+    if getattr(config, "workerinput", {}).get("workerid") == _FOURTH:
+        os.nice(_LOWER_PRIORITY)
     processes, most = len(config.getoption("tx", None) or ()), PROCESSES + 1
     if processes > most:
         why = f"servers have ports for {PROCESSES}, one more takes tests without servers"

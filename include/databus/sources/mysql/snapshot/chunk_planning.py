@@ -53,7 +53,7 @@ class ChunkPlanner:
 
     def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
-        self._reader = SnapshotReader(from_log.server, ranges.capture)
+        self._reader = SnapshotReader(from_log.server, ranges.capture, spec.snapshot_options)
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""

@@ -117,6 +117,10 @@ class SourceSpec(Spec):
         """Return whether a flow without a checkpoint begins with its tables as they stand."""
         return False
 
+    def snapshot_rows_per_second(self) -> int | None:
+        """Return the most rows per second that are read of tables as they stand; None without a bound."""
+        return None
+
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
         return self

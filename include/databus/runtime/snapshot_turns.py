@@ -15,6 +15,7 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks, Snapshot
+from databus.runtime.snapshot_rate import SnapshotRate
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,14 @@ class SnapshotTurns:
     Attributes:
         flow: flow name.
         initial: whether a flow that has moved nothing yet begins with its tables as they stand.
+        rate: rows that may be read; None without a bound.
+        held: whether chunks are left, and the flow's own bounds let none be read just now.
     """
 
     flow: str
     initial: bool = False
+    rate: SnapshotRate | None = None
+    held: bool = field(default=False, init=False)
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -68,9 +73,14 @@ class SnapshotTurns:
         """
         if time.monotonic() - self._looked_at > _LOOK_S:
             self._look(store)
-        snapshot = self._known
+        snapshot, self.held = self._known, False
         if snapshot is None or not snapshot.under_way or not isinstance(source, SnapshotSource):
             return None
+        granted = limit.max_rows if self.rate is None else self.rate.granted()
+        if not granted:
+            self.held = True
+            return None
+        limit = limit.model_copy(update={"max_rows": min(limit.max_rows, granted)})
         planned = source.plan_chunks(after, snapshot, limit)
         if planned is None:
             if not self._waits:
@@ -79,6 +89,9 @@ class SnapshotTurns:
             return None
         self._waits = False
         proposed, behind = planned
+        if self.rate is not None:  # chunks that are read again were read, too
+            read = sum(file.rows + file.superseded for file in proposed.chunks)
+            self.rate.took(read if behind is not None else limit.max_rows)
         if behind is not None and behind.current is None:
             behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)

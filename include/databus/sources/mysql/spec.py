@@ -193,6 +193,10 @@ class MysqlBinlog(SourceSpec):
         """Tell whether it begins with the tables as they stand."""
         return self.snapshot == "initial"
 
+    def snapshot_rows_per_second(self) -> int | None:
+        """Return the bound of the snapshots' options."""
+        return self.snapshot_options.max_rows_per_second if self.snapshot_options is not None else None
+
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection."""
         return ((self.conn_id, "mysql"),)

@@ -264,4 +264,5 @@ def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:
         return None
     most = flow.source.snapshot_rows_per_second()
     rate = SnapshotRate(most) if most is not None else None
-    return SnapshotTurns(flow.name, initial=flow.source.begins_with_snapshot(), rate=rate)
+    initial, scope = flow.source.begins_with_snapshot(), flow.source.capture_scope()
+    return SnapshotTurns(flow.name, initial, scope, rate)

@@ -15,6 +15,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.address import LARGE_VALUE_OVER_BYTES, MOST_BYTES
@@ -47,7 +48,8 @@ class MysqlBinlog(SourceSpec):
             time (ISO 8601; UTC without a zone).
         snapshot: "initial" lets a flow without a checkpoint begin with the rows that its tables hold: they are read in
             chunks beside the stream and delivered as op "r"; nothing is missing, and nothing comes twice. `start` is
-            left unset then. "never" (default) delivers changes alone.
+            left unset then. A table that is added to such a flow is read by itself. "never" (default) delivers
+            changes alone.
         snapshot_options: how tables are read as they stand, e.g. SnapshotOptions(max_rows_per_second=20_000); default
             None: all rows, as fast as batches take them along.
         decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
@@ -192,6 +194,10 @@ class MysqlBinlog(SourceSpec):
     def begins_with_snapshot(self) -> bool:
         """Tell whether it begins with the tables as they stand."""
         return self.snapshot == "initial"
+
+    def capture_scope(self) -> CaptureScope:
+        """Return the patterns of what is captured and of what is left out."""
+        return CaptureScope(self.tables, self.exclude_tables)
 
     def snapshot_rows_per_second(self) -> int | None:
         """Return the bound of the snapshots' options."""

@@ -18,6 +18,7 @@ from databus.core.errors.source import (
     SourceError,
 )
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.trace import log_prefix
@@ -26,6 +27,7 @@ from databus.sources.mysql.flow_log import FlowLog
 from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
+from databus.sources.mysql.snapshot.added_tables import added_tables
 from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
 from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
 from databus.sources.mysql.snapshot.consistent_view import after_reads
@@ -53,11 +55,15 @@ class ChunkPlanner:
 
     def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
-        self._reader = SnapshotReader(from_log.server, ranges.capture)
+        self._reader = SnapshotReader(from_log.server, ranges.capture, spec.snapshot_options)
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""
         return self._reader.tables(conditions)
+
+    def added(self, before: CaptureScope) -> Sequence[TableProgress]:
+        """Return the tables that the flow did not capture before; see `SnapshotSource.snapshot_tables_added`."""
+        return added_tables(self._log.server, self._ranges.capture, before, self._spec.snapshot_options)
 
     def plan(
         self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, *, known: bool

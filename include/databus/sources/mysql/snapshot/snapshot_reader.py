@@ -32,6 +32,7 @@ from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.logged_table import logged_table
 from databus.sources.mysql.snapshot.snapshot_preflight import grant_named
 from databus.sources.mysql.snapshot.table_reader import read_table
+from databus.sources.mysql.snapshot_options import SnapshotOptions
 from databus.sources.mysql.tables.information_schema import MysqlColumns
 from databus.sources.mysql.tables.visibility import MysqlSight
 
@@ -69,23 +70,26 @@ class SnapshotReader:
     Args:
         server: the server, for what is asked outside of views.
         capture: the flow's tables.
+        options: order of tables, their conditions, size of chunks; None for the defaults.
     """
 
-    def __init__(self, server: MysqlServer, capture: TableCapture):
-        self._server, self._capture = server, capture
+    def __init__(self, server: MysqlServer, capture: TableCapture, options: SnapshotOptions | None = None):
+        self._server, self._capture, self._options = server, capture, options or SnapshotOptions()
 
     def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
-        """Return the flow's tables as they stand, by name, with the rows that the server estimates.
+        """Return the flow's tables as they stand, in the order of reading, with the rows that the server estimates.
 
         Args:
-            conditions: `database.table` → condition that its rows must meet.
+            conditions: `database.table` → condition that its rows must meet; of the others the options say it.
 
         Raises:
             SnapshotConditionError: a condition is none, or the server refuses it.
             SourceError: the tables cannot be listed.
         """
         columns = MysqlColumns(self._server)
+        conditions = self._options.conditions(conditions)
         names = sorted(name for name in columns.table_names() if self._capture(name.database, name.table))
+        names.sort(key=lambda name: self._options.place_of(str(name)))
         found = columns.definitions(sorted({name.database for name in names}))
         made = []
         for name in names:
@@ -221,6 +225,7 @@ class SnapshotReader:
         if not key.continues(after):
             log.warning("%s has another key than before: it is read again from its beginning", table.table)
             after = ()
+        most_rows = min(most_rows, self._options.chunk_rows or most_rows)
         rows = rows_of_chunk(bytes_of_row(opened.query, definition), most_rows, MOST_CHUNK_BYTES)
         return next_chunk(opened.query, definition, key, after, rows, table.where)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from databus.core.batches.report import BatchReport, CheckResult
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.checkpoint import Epoch
 from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.snapshot import ChunkFile, PlannedChunks, Snapshot, TableProgress
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -47,7 +49,12 @@ def held(event_id: str = "srv:bin.000001:150:3:0", cause: str = "not_null(email)
 
 
 def report_of_chunks() -> BatchReport:
-    """A batch that brought four rows of a snapshot along, of which one was superseded."""
+    """A batch that brought four rows of a snapshot along, of which one was superseded; one more table is to be read."""
     counts = TableCounts(read=9, dispatched=8, superseded=1, snapshot=4)
     nothing: dict[str, Any] = {"receipts": (), "checks": (), "rejected": (), "durations_ms": {}}
-    return report(3, tables={"shop.orders": counts}, watermark=None, **nothing)
+    found = report(3, tables={"shop.orders": counts}, watermark=None, **nothing)
+    tables = (TableProgress("shop.orders", "reading", ("4",), 1, 3, 1, 10), TableProgress("shop.items", estimate=5))
+    chunks = PlannedChunks(
+        Snapshot(1, "initial", NOON, tables), (ChunkFile("chunk-1-1", "ab" * 32, "shop.orders", 3, 1),)
+    )
+    return replace(found, plan=replace(found.plan, chunks=chunks))

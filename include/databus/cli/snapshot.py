@@ -14,9 +14,9 @@ from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot_progress import progress_of
 from databus.ops import snapshots
 from databus.ops.checkpoint.amend import Attribution
-from databus.runtime.snapshot_turns import progress_text
 
 app = typer.Typer(help="Read a flow's tables as they stand, beside its stream.", no_args_is_help=True)
 
@@ -107,8 +107,9 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
 
 
 def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None:
+    seen = progress_of(snapshot, datetime.now(UTC))
     if output is not Format.TABLE:
-        show_one(snapshot.to_json(), output)
+        show_one({**snapshot.to_json(), **({} if proposed else {"progress": seen.to_json()})}, output)
         return
     rows = [
         {
@@ -128,4 +129,4 @@ def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None
         said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
         ERR.print(said + counted(rows_there, "row"), markup=False)
     else:
-        ERR.print(progress_text(snapshot, datetime.now(UTC)), markup=False)
+        ERR.print(seen.text, markup=False)

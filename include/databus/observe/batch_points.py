@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.batches.report import BatchReport
+from databus.core.state.snapshot_progress import progress_of
 from databus.observe.metric_names import BY_NAME, MetricName
 
 STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
@@ -45,6 +46,11 @@ def of_batch(report: BatchReport) -> Iterator[Point]:
     for found in ("superseded", "snapshot"):
         if rows := sum(getattr(c, found) for c in report.tables.values()):
             yield point(f"rows.{found}", rows, flow=flow)
+    if report.plan.chunks is not None:
+        progress = progress_of(report.plan.chunks.snapshot, report.committed_at)
+        yield point("snapshot.rows", progress.rows, flow=flow)
+        yield point("snapshot.rows_left", progress.rows_left, flow=flow)
+        yield point("snapshot.tables_left", progress.tables_left, flow=flow)
     yield point("bytes.read", report.bytes, flow=flow)
     written: dict[str, int] = {}
     for receipt in report.receipts:

@@ -73,6 +73,9 @@ TASK_METRICS = (
         ("window.lag_bytes", _FLOW, "log bytes not committed when a window ended"),
         ("window.headroom_seconds", _FLOW, "seconds until the source may delete what comes next, when a window ended"),
         ("window.batches", _FLOW, "batches of a window"),
+        ("snapshot.rows", _FLOW, "rows of the tables that a snapshot has read so far, behind a batch of its chunks"),
+        ("snapshot.rows_left", _FLOW, "rows that it has still to read, as the server estimates them"),
+        ("snapshot.tables_left", _FLOW, "tables that it has still to read to their end"),
     ),
 )
 """Emitted by the transfer task, one point per batch or window."""
@@ -105,6 +108,12 @@ WATCH_METRICS = (
         ("delay_seconds", ("flow", "quantile"), "a batch's newest row at the source to the batch's commit, by rows"),
         ("stage_seconds", ("flow", "stage"), "mean time of a batch in a stage, over the newest batches"),
         ("handover_seconds", _FLOW, "mean time from a run's last commit to the next run's first, lately"),
+        ("snapshot_state", ("flow", "state"), "1 for the state of the flow's last snapshot"),
+        ("snapshot_rows", _FLOW, "rows of the tables that it has read so far"),
+        ("snapshot_rows_left", _FLOW, "rows that it has still to read, as the server estimates them"),
+        ("snapshot_tables_left", _FLOW, "tables that it has still to read to their end"),
+        ("snapshot_rows_per_second", _FLOW, "rows that it has read per second, over the looks; while it is read"),
+        ("snapshot_seconds_left", _FLOW, "seconds until it ends, at that rate"),
         ("unreachable", ("flow", "what"), "1 for what did not answer"),
         ("alerts", ("flow", "kind"), "alerts that are on"),
         ("airflow_healthy", ("component",), "1 for a part of Airflow that says it is well"),

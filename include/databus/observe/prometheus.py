@@ -15,7 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def of_flow(f: FlowFigures) -> Iterator[Point]:
     """Yield what is known of a flow; what could not be measured is left out, so that it goes stale."""
-    room, recent = f.headroom, f.recent
+    room, recent, snapshot = f.headroom, f.recent, f.snapshot
     values = {
         "lag_seconds": f.lag_seconds,
         "lag_bytes": f.lag_bytes,
@@ -36,6 +36,11 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
         "recent_rows_per_second": recent.rows / recent.seconds if recent and recent.seconds else None,
         "recent_bytes_per_second": recent.bytes / recent.seconds if recent and recent.seconds else None,
         "handover_seconds": recent.handover_seconds if recent else None,
+        "snapshot_rows": snapshot.rows if snapshot else None,
+        "snapshot_rows_left": snapshot.rows_left if snapshot else None,
+        "snapshot_tables_left": snapshot.tables_left if snapshot else None,
+        "snapshot_rows_per_second": snapshot.rows_per_second if snapshot and not snapshot.ended else None,
+        "snapshot_seconds_left": snapshot.seconds_left if snapshot else None,
     }
     for name, value in values.items():
         if value is not None:
@@ -54,6 +59,8 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
         if lag.seconds is not None:
             yield point("partition_lag_seconds", lag.seconds, **place)
         yield point("partition_held_back_records", lag.held_back, **place)
+    if snapshot is not None:
+        yield point("snapshot_state", 1, flow=f.flow, state=snapshot.state)
     for what in f.unreachable:
         yield point("unreachable", 1, flow=f.flow, what=what)
 

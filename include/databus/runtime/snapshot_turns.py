@@ -17,6 +17,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks, Snapshot
 from databus.runtime.snapshot_rate import SnapshotRate
+from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class SnapshotTurns:
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
+    _since: SnapshotProgress | None = field(default=None, init=False)
 
     def begin(
         self, store: CheckpointStore, lease: Lease, source: Source, checkpoint: Checkpoint, who: str, now: datetime
@@ -92,12 +94,15 @@ class SnapshotTurns:
             self._look(store)
         snapshot, self.held = self._known, False
         if snapshot is None or not snapshot.under_way or not isinstance(source, SnapshotSource):
+            self._since = None
             return None
         granted = limit.max_rows if self.rate is None else self.rate.granted()
         if not granted:
             self.held = True
             return None
         limit = limit.model_copy(update={"max_rows": min(limit.max_rows, granted)})
+        if self._since is None or self._since.number != snapshot.number:
+            self._since = progress_of(snapshot, now)  # the rate is this run's own, without the time of a pause
         planned = source.plan_chunks(after, snapshot, limit)
         if planned is None:
             if not self._waits:
@@ -119,27 +124,7 @@ class SnapshotTurns:
             return
         self._known = plan.chunks.snapshot
         self._looked_at = float("-inf")  # a person may have paused it meanwhile: the store knows
-        log.info("flow %s: %s", self.flow, progress_text(self._known, now))
+        log.info("flow %s: %s", self.flow, progress_of(self._known, now, self._since).text)
 
     def _look(self, store: CheckpointStore) -> None:
         self._known, self._looked_at = store.snapshot(self.flow), time.monotonic()
-
-
-def progress_text(snapshot: Snapshot, now: datetime) -> str:
-    """Return how far a snapshot has come, in one line."""
-    rows = sum(table.rows + table.superseded for table in snapshot.tables)
-    done = sum(table.state == "done" for table in snapshot.tables)
-    estimate = sum(max(table.estimate or 0, table.rows + table.superseded) for table in snapshot.tables)
-    seconds = max((now - snapshot.begun_at).total_seconds(), 0.001)
-    gone = sum(table.state == "gone" for table in snapshot.tables)
-    tables = f"{done} of {len(snapshot.tables)} tables" + (f" ({gone} gone)" if gone else "")
-    text = f"snapshot {snapshot.number}: {tables}, {rows} of about {estimate} rows"
-    if snapshot.finished_at is not None:
-        took = max((snapshot.finished_at - snapshot.begun_at).total_seconds(), 0.0)
-        return f"{text}, {'cancelled' if snapshot.cancelled else 'finished'} after {took:.0f} s"
-    if snapshot.paused:
-        return f"{text}, paused"
-    if not rows:
-        return f"{text}, begun {seconds:.0f} s ago"
-    left = seconds * max(estimate - rows, 0) / rows
-    return f"{text}, {rows / seconds:.0f} rows/s, about {left:.0f} s left"

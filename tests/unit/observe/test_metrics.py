@@ -15,11 +15,14 @@ import pytest
 from databus.core.alerts.alert import AlertKind
 from databus.core.alerts.flow_status import FlowFigures, RecentBatches, RejectedRows
 from databus.core.positions.lag import Headroom, PartitionLag
+from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.core.state.snapshot_progress import progress_of
 from databus.observe.alerts.rules import AlertWhen
-from databus.observe.batch_points import of_window, point
+from databus.observe.batch_points import of_batch, of_window, point
 from databus.observe.metric_names import METRICS, TASK_METRICS, WATCH_METRICS
 from databus.observe.prometheus import of_flow, render
 from databus.records.activity import summed
+from tests.contract.record_samples import report, report_of_chunks
 
 ROOT = Path(__file__).parents[3]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -83,6 +86,39 @@ def test_prometheus_text() -> None:
         assert line.startswith("# ") or sample.fullmatch(line), line
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
+
+
+def test_a_snapshot_shows_its_state_and_how_far_it_is() -> None:
+    tables = (TableProgress("shop.orders", "reading", ("4",), 1, 50, 10, 100), TableProgress("shop.items", estimate=20))
+    read = Snapshot(2, "request", NOON, tables)
+
+    def shown(snapshot: Snapshot) -> dict[str, str]:
+        text = render(of_flow(FlowFigures("orders", NOON, snapshot=progress_of(snapshot, NOON + timedelta(seconds=6)))))
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    assert shown(read) == {
+        'databus_snapshot_state{flow="orders",state="reading"}': "1",
+        'databus_snapshot_rows{flow="orders"}': "60",
+        'databus_snapshot_rows_left{flow="orders"}': "60",
+        'databus_snapshot_tables_left{flow="orders"}': "2",
+        'databus_snapshot_rows_per_second{flow="orders"}': "10",
+        'databus_snapshot_seconds_left{flow="orders"}': "6",
+    }
+    held, over = shown(replace(read, paused=True)), shown(replace(read, finished_at=NOON + timedelta(seconds=3)))
+    assert held['databus_snapshot_state{flow="orders",state="paused"}'] == "1"
+    assert over['databus_snapshot_state{flow="orders",state="finished"}'] == "1"
+    assert (
+        over['databus_snapshot_rows_left{flow="orders"}'] == over['databus_snapshot_tables_left{flow="orders"}'] == "0"
+    )
+    assert not [name for name in (*held, *over) if "per_second" in name or "seconds_left" in name]
+
+
+def test_a_batch_with_chunks_says_how_far_the_snapshot_is() -> None:
+    given = {
+        p.metric.name: p.value for p in of_batch(report_of_chunks()) if p.metric.name.startswith("databus.snapshot")
+    }
+    assert given == {"databus.snapshot.rows": 4, "databus.snapshot.rows_left": 11, "databus.snapshot.tables_left": 2}
+    assert not [p for p in of_batch(report()) if p.metric.name.startswith("databus.snapshot")]
 
 
 def test_lag_of_partitions() -> None:

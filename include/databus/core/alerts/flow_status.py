@@ -8,6 +8,7 @@ from datetime import datetime
 
 from databus.core.positions.gaps import Gap
 from databus.core.positions.lag import Headroom, PartitionLag
+from databus.core.state.snapshot_progress import SnapshotProgress
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class FlowFigures:
         behind: sinks that fell behind.
         missing_tables: names and patterns of the flow, and topics that it has read, that are not there any more; those
             that may still come are left out. None where it is not known.
+        snapshot: how far the flow's last snapshot has come; None before the first.
         epoch: number of claims so far.
         batch: last committed batch.
         run_id: run that holds the lease, else the one that committed last.
@@ -73,6 +75,7 @@ class FlowFigures:
     paused: str = ""
     behind: tuple[str, ...] | None = None
     missing_tables: tuple[str, ...] | None = None
+    snapshot: SnapshotProgress | None = None
     epoch: int | None = None
     batch: int | None = None
     run_id: str = ""

@@ -24,6 +24,7 @@ from databus.core.protocols.recorder import Clock
 from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.core.times import SystemClock
 from databus.ops.shared_clients import SharedClients
 from databus.runtime.tables.missing_tables import EVERY_S, really_gone
@@ -62,6 +63,7 @@ class FlowLook:
     _records: Any = field(default=None, init=False, repr=False)
     _held_at: datetime | None = field(default=None, init=False)
     _missing: tuple[datetime, tuple[str, ...]] | None = field(default=None, init=False, repr=False)
+    _since: SnapshotProgress | None = field(default=None, init=False, repr=False)
     _at: tuple[Checkpoint, Offset] | None = field(default=None, init=False, repr=False)
 
     def look(self, quarantine_s: float = 3600.0) -> FlowFigures:
@@ -180,6 +182,7 @@ class FlowLook:
             committed_at=at[0].updated_at if at else None,
             gaps=tuple(gap for gap in store.gaps(name) if gap.decision == OPEN),
             behind=tuple(store.sinks_behind(name)),
+            snapshot=self._snapshot_of(store, figures.at),
             epoch=store.epoch(name),
             last_run_at=max(runs, default=None),
             window_seconds=max(0.0, (figures.at - held.since).total_seconds()) if held else None,
@@ -188,6 +191,15 @@ class FlowLook:
             run_id=held.who if held else at[0].run_id if at else "",
             run_url=held.run_url if held else "",
         )
+
+    def _snapshot_of(self, store: ZooKeeperCheckpoints, now: datetime) -> SnapshotProgress | None:
+        """Return how far the flow's last snapshot has come; its rate counts over the looks while it is read."""
+        found = store.snapshot(self.flow.name)
+        if found is None or not found.under_way:
+            self._since = None
+        elif self._since is None or self._since.number != found.number:
+            self._since = progress_of(found, now)
+        return None if found is None else progress_of(found, now, self._since)
 
     def _of_records(self, figures: FlowFigures, quarantine_s: float) -> FlowFigures:
         from databus.records.activity import activity

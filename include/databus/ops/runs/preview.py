@@ -13,12 +13,12 @@ from databus.core.positions.offsets import Offset
 from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
+from databus.core.state.snapshot_progress import progress_of
 from databus.ops.checkpoint.targets import looked
 from databus.ops.decode.row_lines import plain_rows
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
-from databus.runtime.snapshot_turns import progress_text
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _snapshot(flow: Flow, services: Services, *, begun: bool) -> str:
     snapshot = services.store.snapshot(flow.name)
     if snapshot is None or not snapshot.unfinished:
         return ""
-    said = progress_text(snapshot, services.clock.now())
+    said = progress_of(snapshot, services.clock.now()).text
     return said if snapshot.paused else f"{said}; batches take chunks of it along"
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from databus.checkpoints.codec import encode
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import snapshots as changes
+from databus.checkpoints.rules.mending import check_mends
 from databus.checkpoints.rules.plans import check_epoch
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint_store import Lease
@@ -29,8 +29,9 @@ class MemorySnapshots(MemoryFlows):
                 check_epoch(flow, lease.epoch, state.epoch)
             if not changes.check_begin(flow, stored, snapshot):
                 return stored or snapshot
+            check_mends(flow, snapshot, self._gaps(flow), checkpoint.offset)
             self._said(flow, checkpoint, "snapshot", Pause(who, why, self._clock.now()))
-            state.snapshot = encode(snapshot.to_json())
+            self._put_snapshot(flow, snapshot)
             return snapshot
 
     def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
@@ -52,5 +53,5 @@ class MemorySnapshots(MemoryFlows):
             made = change(flow, stored, said.at)
             if made != stored:
                 self._said(flow, checkpoint, f"snapshot-{action}", said)
-                self._server.flow(flow).snapshot = encode(made.to_json())
+                self._put_snapshot(flow, made)
             return made

@@ -24,6 +24,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SinkPlan
 from tests.contract.amendments import AmendmentContract
 from tests.contract.capture_scopes import CaptureScopeContract
+from tests.contract.mending import MendingContract
 from tests.contract.snapshots import SnapshotContract
 
 FLOW = "orders"
@@ -82,7 +83,7 @@ class Stored:
         return cls(store.load(flow), store.pending_plan(flow), tuple(store.history(flow, 100)))
 
 
-class CheckpointStoreContract(AmendmentContract, SnapshotContract, CaptureScopeContract):
+class CheckpointStoreContract(AmendmentContract, SnapshotContract, CaptureScopeContract, MendingContract):
     """Tests inherited by the tests of each store."""
 
     HISTORY = 5

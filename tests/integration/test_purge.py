@@ -69,7 +69,7 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
     assert f"from {standing.offset} to {newest}:4" in stopped.value.message
     assert str(missing) in stopped.value.message
     assert "--past-gap" in stopped.value.hint
-    assert "not available yet" in stopped.value.hint
+    assert "--past-gap --repair" in stopped.value.hint
     assert not stopped.value.retryable
     assert world.checkpoint(shop.flow) == standing
     assert arrived(world, shop) == before

@@ -19,6 +19,7 @@ from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
+from databus.checkpoints.rules.mending import begun_repair, gap_of
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
@@ -133,7 +134,9 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, by.now)
             number += 1
             entry = entries.amendment_entry(number, previous, checkpoint, amendment)
-            gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
+            passed = gap_of(amendment)
+            named, gap = self._gap_write(flow, passed) if passed else (None, None)
+            begun = self._repair_writes(state, amendment, named)
             operations = [
                 check(paths.epoch, state.epoch_version),
                 *joins,
@@ -141,6 +144,7 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
                 *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *([gap] if gap else []),
+                *begun,
                 *self._trim(flow, number, lost[-1] if lost else None),
             ]
             cause = self._send(flow, operations, f"the {amendment.action} of flow {flow}")
@@ -224,6 +228,18 @@ class ZooKeeperAmendments(ZooKeeperCatchingUp, ZooKeeperBesideHolder):
     def _pause_read(self, flow: str) -> Pause | None:
         paths = self._layout.flow(flow)
         return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
+
+    def _repair_writes(self, state: FlowState, amendment: Amendment, gap: Gap | None) -> list[Operation]:
+        """Return what begins the snapshot that mends what an amendment passes over; one that is unfinished ends."""
+        if amendment.repair is None or gap is None:
+            return []
+        state = self._with_gaps(self._with_snapshot(state))
+        paths = self._layout.flow(state.flow)
+        begun = begun_repair(state.flow, state.snapshot, amendment.repair, gap.number)
+        content, node = encode(begun.to_json()), state.snapshot_node
+        write = set_data(paths.snapshot, content, node.version) if node else create(paths.snapshot, content)
+        others = replace(begun, mends=tuple(number for number in begun.mends if number != gap.number))
+        return [write, *state.mending_writes(paths, others)]
 
     def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
         """Return the gap with its number, and what writes it; None when it stands there as it is."""

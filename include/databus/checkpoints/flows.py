@@ -23,6 +23,7 @@ from databus.core.connections import Connection
 from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import HistoryEntry
+from databus.core.state.snapshot import Snapshot
 
 
 class _UtcClock:
@@ -60,10 +61,22 @@ class ZooKeeperFlows:
     def _read(self, flow: str, *, sync: bool) -> FlowState:
         return self._nodes.state(flow, self._paths(flow), sync=sync)
 
-    def _with_snapshot(self, state: FlowState) -> FlowState:
-        """Return the state with the flow's snapshot, for a write that moves it: its version is checked then."""
+    def _with_snapshot(self, state: FlowState, *, begun: Snapshot | None = None) -> FlowState:
+        """Return the state with the flow's snapshot, for a write that moves it: its version is checked then.
+
+        Args:
+            state: as it was read.
+            begun: a snapshot that the write begins; gaps are read where it or the stored one mends any.
+        """
         paths = self._layout.flow(state.flow)
-        return replace(state, snapshot_node=self._nodes.read(paths, paths.snapshot, sync=True)[0])
+        state = replace(state, snapshot_node=self._nodes.read(paths, paths.snapshot, sync=True)[0])
+        if not any(found.mends for found in (state.snapshot, begun) if found is not None):
+            return state
+        return self._with_gaps(state)
+
+    def _with_gaps(self, state: FlowState) -> FlowState:
+        paths = self._layout.flow(state.flow)
+        return replace(state, gap_nodes=tuple(node for node in self._nodes.children(paths, paths.gaps) if node))
 
     def _behind(self, paths: FlowPaths) -> tuple[str, ...]:
         """Return the names of the sinks that have a checkpoint, sorted."""

@@ -10,6 +10,8 @@ from databus.checkpoints.connection.session import Node
 from databus.checkpoints.connection.transaction import Operation, check, create, set_data
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.rules import snapshots as changes
+from databus.checkpoints.rules.amendments import require_started
+from databus.checkpoints.rules.mending import check_mends
 from databus.checkpoints.rules.plans import check_epoch
 from databus.core.state.amendments import Pause
 from databus.core.state.capture_scope import CaptureScope
@@ -35,7 +37,8 @@ class ZooKeeperSnapshots(ZooKeeperBesideHolder):
         Raises:
             StaleEpochError: another run claimed the flow since.
             SnapshotUnfinishedError: another snapshot of the flow is unfinished.
-            CheckpointConflictError: its number was used, or the flow has no checkpoint yet.
+            CheckpointConflictError: its number was used, the flow has no checkpoint yet, or a gap that it names would
+                not be mended.
             CheckpointUnavailableError: no answer: the same again tells whether it was applied.
         """
         said = Pause(who, why, self._clock.now())
@@ -45,10 +48,11 @@ class ZooKeeperSnapshots(ZooKeeperBesideHolder):
             nonlocal stands
             if lease is not None:
                 check_epoch(flow, lease.epoch, state.epoch)
-            state = self._with_snapshot(state)
+            state = self._with_snapshot(state, begun=snapshot)
             if not changes.check_begin(flow, state.snapshot, snapshot):
                 stands = state.snapshot or snapshot
                 return [], None
+            check_mends(flow, snapshot, state.gaps, require_started(flow, state.checkpoint).offset)
             return self._written(state, snapshot), self._said(state, "snapshot", said)
 
         self._beside_the_holder(flow, step, f"the beginning of snapshot {snapshot.number} of flow {flow}")
@@ -136,5 +140,6 @@ class ZooKeeperSnapshots(ZooKeeperBesideHolder):
         return set_data(path, content, node.version) if node else create(path, content)
 
     def _written(self, state: FlowState, snapshot: Snapshot) -> list[Operation]:
-        path, node, content = self._layout.flow(state.flow).snapshot, state.snapshot_node, encode(snapshot.to_json())
-        return [set_data(path, content, node.version) if node else create(path, content)]
+        paths, node, content = self._layout.flow(state.flow), state.snapshot_node, encode(snapshot.to_json())
+        write = set_data(paths.snapshot, content, node.version) if node else create(paths.snapshot, content)
+        return [write, *state.mending_writes(paths, snapshot)]

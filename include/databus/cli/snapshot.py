@@ -53,10 +53,18 @@ def begin(
             "--where", help='Condition in SQL for the rows of one table, e.g. "id > 1000".', show_default="all rows"
         ),
     ] = "",
+    mends: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--mends",
+            help="Number of a gap that was passed over (`databus gaps`) and is mended by it; may be repeated.",
+            show_default="none",
+        ),
+    ] = None,
 ) -> None:
     """Begin a snapshot: rows of tables come, each once."""
     with opened(flow, shown.dags) as (spec, services):
-        wanted = snapshots.proposed(spec, services, table or (), where)
+        wanted = snapshots.proposed(spec, services, table or (), where, mends or ())
         if not change.execute:
             _show(wanted, shown.output, proposed=True)
             nothing_done()

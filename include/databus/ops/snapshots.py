@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
+from databus.checkpoints.rules.amendments import require_started
+from databus.checkpoints.rules.mending import check_mends
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
-from databus.core.errors.source import SnapshotRefusedError
-from databus.core.findings import Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
+from databus.ops.checkpoint.repair import tables_of
 from databus.runtime.context import Services
 
 
-def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: str = "") -> Snapshot:
+def proposed(
+    flow: Flow, services: Services, tables: Sequence[str] = (), where: str = "", mends: Sequence[int] = ()
+) -> Snapshot:
     """Return the snapshot that would begin: its tables with the rows that the server estimates; changes nothing.
 
     Args:
@@ -25,38 +27,41 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
         services: the installation's services.
         tables: `database.table` of those to read; all of the flow's when empty.
         where: condition in SQL that rows of the tables must meet; "" for all rows.
+        mends: numbers of gaps, passed over before, that it is to mend; it reads all tables then.
 
     Raises:
-        ConfigError: the flow's source has no snapshots, a table is none of the flow's, or a condition names no table.
-        CheckpointConflictError: the flow has no checkpoint yet, or another snapshot is unfinished.
+        ConfigError: the flow's source has no snapshots, a table is none of the flow's, a condition names no table, or
+            gaps are to be mended by less than all rows.
+        CheckpointConflictError: the flow has no checkpoint yet, another snapshot is unfinished, or a gap would not be
+            mended.
         SnapshotConditionError: the condition is none, or the server refuses it.
         SnapshotRefusedError: a setting or a grant is missing.
         SourceError: the tables cannot be listed.
     """
     if where and len(tables) != 1:
         raise ConfigError("a condition is of one table", hint="Name it with --table DATABASE.TABLE.")
+    if mends and (tables or where):
+        raise ConfigError(
+            "a gap is mended by all rows of all tables: its log is gone, and nobody can tell which it changed",
+            hint="Leave --table and --where out, or leave --mends out.",
+        )
     last = services.store.snapshot(flow.name)
     _may_begin(flow, services, last)
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with closing(flow.source.open(services.connections, context)) as source:
-        if not isinstance(source, SnapshotSource):
-            raise ConfigError(
-                f"flow {flow.name}: a source of kind {flow.source.kind} has no snapshots",
-                hint="Snapshots read tables of MySQL and MariaDB.",
-            )
-        found = {table.table: table for table in source.snapshot_tables(dict.fromkeys(tables, where))}
-        for finding in source.snapshot_findings():
-            if finding.level is Level.ERROR:
-                raise SnapshotRefusedError(
-                    f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code
-                )
+        found = tables_of(flow, source, dict.fromkeys(tables, where))
     if unknown := [name for name in tables if name not in found]:
         raise ConfigError(
             f"flow {flow.name} has no table {', '.join(unknown)}",
             hint=f"Its tables are {', '.join(found) or 'none'}: write DATABASE.TABLE.",
         )
     wanted = [found[name] for name in dict.fromkeys(tables) or found]
-    return Snapshot(1 if last is None else last.number + 1, "request", services.clock.now(), tuple(wanted))
+    number, cause = 1 if last is None else last.number + 1, "repair" if mends else "request"
+    made = Snapshot(number, cause, services.clock.now(), tuple(wanted), mends=tuple(sorted(set(mends))))
+    if mends:
+        standing = require_started(flow.name, services.store.load(flow.name))
+        check_mends(flow.name, made, services.store.gaps(flow.name), standing.offset)
+    return made
 
 
 def first_words(flow: Flow, services: Services) -> str:

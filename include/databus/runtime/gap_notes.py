@@ -57,7 +57,7 @@ def note_passed(store: Amendments, flow: str, lease: Lease, lost: LostRange, sai
     found = Gap(0, lost.range.start, lost.range.end, PURGED, SKIPPED, who, lost.why, at)
     for known in store.gaps(flow):
         same = known.start.compare(found.start), known.end.compare(found.end)
-        if known.decision == SKIPPED and same == (Ordering.EQUAL, Ordering.EQUAL):
+        if known.passed and same == (Ordering.EQUAL, Ordering.EQUAL):
             return
     log.warning("flow %s passes over gap: %s", flow, lost.why)
     store.note_gap(flow, lease, found)

@@ -16,8 +16,8 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks, Snapshot
-from databus.runtime.snapshot_rate import SnapshotRate
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
+from databus.runtime.snapshot_rate import SnapshotRate
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,12 @@ from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
+from databus.checkpoints.rules.mending import begun_repair, gap_of
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
+from databus.core.state.snapshot import Snapshot
 from databus.testing.memory_lagging_sinks import MemoryLaggingSinks
 
 if TYPE_CHECKING:
@@ -58,8 +60,7 @@ class MemoryAmendments(MemoryLaggingSinks):
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first."""
         with self._server.changed:
-            stored = list(self._server.flow(flow).gaps)
-        return tuple(decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored)
+            return tuple(self._gaps(flow))
 
     def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
         """Name a gap before which the flow stops, undecided; the same gap again is the same entry."""
@@ -140,16 +141,22 @@ class MemoryAmendments(MemoryLaggingSinks):
         self, flow: str, state: MemoryFlow, moved: tuple[Checkpoint, Checkpoint], amendment: Amendment, whose: str = ""
     ) -> Checkpoint:
         """Put a checkpoint, which is moved from the first place to the second; no plan is in flight any more."""
+        begun: Snapshot | None = None
+        if amendment.repair is not None and amendment.gap is not None:
+            number = amended.numbered(amendment.gap, self._gaps(flow))[0].number
+            begun = begun_repair(flow, self._snapshot(flow), amendment.repair, number)
         entry = entries.amendment_entry(state.history_number + 1, *moved, amendment)
         self._put(state, moved[1], entry, f"the {amendment.action}{whose}")
         state.plan = None
-        if amendment.gap is not None:
-            self._name(flow, amendment.gap)
+        if (passed := gap_of(amendment)) is not None:
+            self._name(flow, passed)
+        if begun is not None:
+            self._put_snapshot(flow, begun)
         return moved[1]
 
     def _name(self, flow: str, gap: Gap) -> Gap:
         state = self._server.flow(flow)
-        known = [decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in state.gaps]
+        known = self._gaps(flow)
         named, replaces = amended.numbered(gap, known)
         if replaces:
             other = next(g for g in known if g.number == named.number)

@@ -11,7 +11,9 @@ from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint, restored
 from databus.checkpoints.paths import Layout
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
+from databus.checkpoints.rules.mending import decided
 from databus.checkpoints.rules.snapshots import after_batch
+from databus.core.positions.gaps import Gap
 from databus.core.protocols.recorder import Clock
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
@@ -127,8 +129,18 @@ class MemoryFlows:
     def _moved_snapshot(self, flow: str, plan: Plan) -> None:
         """Move the flow's snapshot by a batch that is committed; a sink that is behind moves it by none."""
         if plan.chunks is not None and not self._sink:
-            after = after_batch(self._snapshot(flow), plan.chunks.snapshot)
-            self._server.flow(flow).snapshot = encode(after.to_json())
+            self._put_snapshot(flow, after_batch(self._snapshot(flow), plan.chunks.snapshot))
+
+    def _put_snapshot(self, flow: str, snapshot: Snapshot) -> None:
+        """Put a snapshot as it stands now, and let the gaps that it mends say so."""
+        state, gaps = self._server.flow(flow), self._gaps(flow)
+        changed = {gap.number: encode(gap.to_json()) for gap in decided(gaps, snapshot)}
+        state.snapshot = encode(snapshot.to_json())
+        state.gaps = [changed.get(gap.number, data) for gap, data in zip(gaps, state.gaps, strict=True)]
+
+    def _gaps(self, flow: str) -> list[Gap]:
+        stored = self._server.flow(flow).gaps
+        return [decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored]
 
     def _load(self, flow: str) -> Checkpoint | None:
         data, outputs = self._at(flow).checkpoint, self._at(flow).outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import snapshots as changes
+from databus.checkpoints.rules.mending import check_mends
 from databus.checkpoints.rules.plans import check_epoch
 from databus.core.state.amendments import Pause
 from databus.core.state.capture_scope import CaptureScope
@@ -30,8 +31,9 @@ class MemorySnapshots(MemoryFlows):
                 check_epoch(flow, lease.epoch, state.epoch)
             if not changes.check_begin(flow, stored, snapshot):
                 return stored or snapshot
+            check_mends(flow, snapshot, self._gaps(flow), checkpoint.offset)
             self._said(flow, checkpoint, "snapshot", Pause(who, why, self._clock.now()))
-            state.snapshot = encode(snapshot.to_json())
+            self._put_snapshot(flow, snapshot)
             return snapshot
 
     def capture_scope(self, flow: str) -> CaptureScope | None:
@@ -54,7 +56,8 @@ class MemorySnapshots(MemoryFlows):
                 made = changes.with_added(stored, added)
                 action = "snapshot" if stored is None or made.number > stored.number else "snapshot-added"
                 self._said(flow, checkpoint, action, Pause(who, why, self._clock.now()))
-                state.snapshot, stored = encode(made.to_json()), made
+                self._put_snapshot(flow, made)
+                stored = made
             state.scope = encode(scope.to_json())
             return stored
 
@@ -77,5 +80,5 @@ class MemorySnapshots(MemoryFlows):
             made = change(flow, stored, said.at)
             if made != stored:
                 self._said(flow, checkpoint, f"snapshot-{action}", said)
-                self._server.flow(flow).snapshot = encode(made.to_json())
+                self._put_snapshot(flow, made)
             return made

@@ -99,7 +99,7 @@ def test_a_preview_says_what_a_move_means_for_a_snapshot_that_is_unfinished(
     flow.store.begin_snapshot("shop", None, begun, "ada", "a new index")
     assert "rows that it has delivered get older states again until the log is replayed" in told("rewind", back)
     assert told("skip", forward).startswith("snapshot 1 is unfinished and goes on where it stands: rows that it has")
-    lack = "lack the changes that are passed over; to read them again, cancel it and begin another"
+    lack = "lack the changes that are passed over; to read them again, give --repair, or cancel it and begin another"
     assert told("skip", forward).endswith(lack)
     flow.store.cancel_snapshot("shop", "ada", "not now")
     assert (told("rewind", back), told("skip", forward)) == ("", "")

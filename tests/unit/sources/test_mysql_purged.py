@@ -20,7 +20,7 @@ def test_the_missing_range_is_exact_and_survives_pickling() -> None:
         pickle.dumps(purged("db", standing, BinlogOffset("b.000004", 4, f"{UUID}:1-25", server="s"), "orders"))
     )
     assert f"{UUID}:11-25" in error.message
-    assert "`databus checkpoint skip orders --past-gap --reason" in error.hint
+    assert "`databus checkpoint skip orders --past-gap --repair --reason" in error.hint
     assert error.missing.start == standing
     assert error.missing.end == BinlogOffset("b.000004", 4, f"{UUID}:1-25", "mysql", "s", 2, PENDING)
 

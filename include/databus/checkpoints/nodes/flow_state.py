@@ -13,8 +13,10 @@ from databus.checkpoints.connection.transaction import Operation, create, delete
 from databus.checkpoints.holder import read_epoch
 from databus.checkpoints.nodes.stored_outputs import HISTORY_NUMBER, StoredCheckpoint, digest, named_digest, restored
 from databus.checkpoints.paths import FlowPaths
+from databus.checkpoints.rules.mending import decided
 from databus.checkpoints.rules.snapshots import after_batch
 from databus.core.errors.checkpoint import CheckpointFormatError
+from databus.core.positions.gaps import Gap
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.plan import Plan
 from databus.core.state.snapshot import PlannedChunks, Snapshot
@@ -31,6 +33,7 @@ class FlowState:
         epoch_node: epoch of the latest claim.
         outputs_node: what the checkpoint knows of outputs.
         snapshot_node: the flow's snapshot, where it was asked for; None else, and of sinks that are behind.
+        gap_nodes: the flow's gaps, where a snapshot was asked for that mends any.
         remembered: whether it is what the last write of this process left, not what was read. It may be behind, as any
             read is by the time of the write: the versions that each write checks show it.
     """
@@ -42,6 +45,7 @@ class FlowState:
     outputs_node: Node | None = None
     remembered: bool = False
     snapshot_node: Node | None = None
+    gap_nodes: tuple[Node, ...] = ()
 
     @property
     def versions(self) -> tuple[int | None, ...]:
@@ -89,6 +93,12 @@ class FlowState:
         return decode_as(node.data, f"snapshot of flow {self.flow}", Snapshot.from_json) if node else None
 
     @cached_property
+    def gaps(self) -> Sequence[Gap]:
+        """The flow's gaps, where they were asked for."""
+        what = f"gaps of flow {self.flow}"
+        return tuple(decode_as(node.data, what, Gap.from_json) for node in self.gap_nodes)
+
+    @cached_property
     def history_number(self) -> int:
         """Number of the history entry that was written with the checkpoint, 0 without one."""
         node = self.checkpoint_node
@@ -118,7 +128,17 @@ class FlowState:
         if planned is None or paths.sink:
             return []
         after = after_batch(self.snapshot, planned.snapshot)
-        return [] if after == self.snapshot else [_put(paths.snapshot, encode(after.to_json()), self.snapshot_node)]
+        if after == self.snapshot:
+            return []
+        return [_put(paths.snapshot, encode(after.to_json()), self.snapshot_node), *self.mending_writes(paths, after)]
+
+    def mending_writes(self, paths: FlowPaths, snapshot: Snapshot | None) -> Sequence[Operation]:
+        """Return what lets the gaps that a snapshot mends say so, as it stands from this write on."""
+        nodes = dict(zip((gap.number for gap in self.gaps), self.gap_nodes, strict=True))
+        return [
+            set_data(paths.gap(gap.number), encode(gap.to_json()), nodes[gap.number].version)
+            for gap in decided(self.gaps, snapshot)
+        ]
 
     def deletes(self, paths: FlowPaths) -> Sequence[Operation]:
         """Return what deletes the checkpoint and its outputs."""

@@ -18,6 +18,7 @@ from databus.cli.terminal.options import (
     operator,
 )
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
+from databus.core.errors.config import ConfigError
 from databus.core.state.amendments import Action
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
@@ -64,6 +65,13 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
             "--new-log", help="Onto the log that replaced the flow's (RESET MASTER): its beginning, or PLACE in it."
         ),
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Read the flow's tables anew behind it (MySQL, MariaDB): their rows are sent as they stand.",
+        ),
+    ] = False,
     sink: Annotated[
         str,
         typer.Option(
@@ -73,12 +81,20 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = "",
 ) -> None:
-    """Move the checkpoint forward: the range between becomes a gap."""
+    """Move the checkpoint forward: the range between becomes a gap.
+
+    With --repair a snapshot of the flow's tables mends it.
+    """
     if sink:
+        if repair:
+            raise ConfigError(
+                "--repair is of the whole flow, and --sink moves one sink alone",
+                hint=f"Once the sink is with the others again: `databus snapshot begin {flow} --mends GAP`.",
+            )
         target = Target(place, past_gap=past_gap, new_log=new_log) if place or past_gap or new_log else None
         _give_up(flow, sink, target, change, shown)
         return
-    _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), change, shown)
+    _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), change, shown, repair=repair)
 
 
 @grouped
@@ -140,15 +156,17 @@ def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     show_rows(rows, ("n", "from", "to", "cause", "decision", "who", "why", "at"), output, empty="no gaps")
 
 
-def _move(flow: str, wanted: tuple[Action, Target], change: AmendmentOptions, shown: Shown) -> None:
+def _move(
+    flow: str, wanted: tuple[Action, Target], change: AmendmentOptions, shown: Shown, *, repair: bool = False
+) -> None:
     action, target = wanted
     with opened(flow, shown.dags, places={"PLACE": target.place}) as (spec, services):
         if not change.execute:
-            _show(mediation.preview(spec, services, action, target), shown.output, done=False)
+            _show(mediation.preview(spec, services, action, target, repair=repair), shown.output, done=False)
             nothing_done()
             return
         who = mediation.Attribution(operator(), change.reason, change.accept)
-        move, _ = mediation.execute(spec, services, action, target, who)
+        move, _ = mediation.execute(spec, services, action, target, who, repair=repair)
         _show(move, shown.output, done=True)
 
 

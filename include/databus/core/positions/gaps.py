@@ -20,7 +20,11 @@ PURGED = "purged"
 _OF_SINK = "sink "
 
 OPEN, SKIPPED = "open", "skipped"
-"""Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
+"""Decisions: none yet (the flow stands before the gap and stops there); passed over by a person.
+
+One that was passed over says instead what mends it, or has mended it, while a snapshot of the flow's tables does
+(`databus.checkpoints.rules.mending`).
+"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Gap:
         start: last offset before the gap, exclusive.
         end: last offset of the gap, inclusive.
         cause: why the range was not read, e.g. "purged" or "skip".
-        decision: what was decided, e.g. "skipped" or "repaired by backfill".
+        decision: what was decided, e.g. "skipped" or "mended by snapshot 2".
         who: run id or user that decided.
         why: the reason given.
         at: when, aware UTC.
@@ -53,6 +57,11 @@ class Gap:
     def of_sink(self) -> bool:
         """Return whether one sink alone gave it up, while it was behind: the flow moved it."""
         return self.cause.startswith(_OF_SINK)
+
+    @property
+    def passed(self) -> bool:
+        """Return whether it was passed over: whatever has become of it since."""
+        return self.decision != OPEN
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -92,7 +101,7 @@ class Gap:
 
     def within(self, moved: OffsetRange) -> bool:
         """Return whether a batch over this range passed over the gap: it was read past, and the log had it no more."""
-        passed = (self.cause, self.decision) == (PURGED, SKIPPED)
+        passed = self.cause == PURGED and self.passed
         try:
             return passed and overlap(moved, OffsetRange(self.start, self.end))
         except SourceDivergedError:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot import Snapshot
 from databus.core.stored_form import Form
 
 PAUSE = Form("pause", "who why at")
@@ -63,6 +64,8 @@ class Amendment:
         gap: the range that is passed over, when the move goes forward; its number is given by the store.
         gone: sink → output → id of what is there now: outputs that were deleted, which the flow knows no more from then
             on, so that its next batch takes or makes what is there then.
+        repair: snapshot of all of the flow's tables that begins in the same step, and mends `gap` once it is finished;
+            one that is unfinished ends with it, and what that one was to mend it mends, too.
     """
 
     action: Action
@@ -73,6 +76,7 @@ class Amendment:
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     gap: Gap | None = None
     gone: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    repair: Snapshot | None = None
 
 
 @dataclass(frozen=True)

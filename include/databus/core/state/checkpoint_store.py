@@ -122,7 +122,7 @@ class Amendments(Protocol):
         """Move the checkpoint by hand in one atomic step: plan deleted, history appended, gap named; idempotent.
 
         A sink that is behind goes with the flow again where it stands at its place, with no plan in flight but the
-        flow's; any other refuses the move.
+        flow's; any other refuses the move. A snapshot that mends the gap (`Amendment.repair`) begins in the same step.
         """
         ...
 
@@ -187,7 +187,7 @@ class Snapshots(Protocol):
         Args:
             flow: flow name.
             lease: the claim, whose epoch is checked; None for a person, who needs none.
-            snapshot: with the number after the last one's, and no chunk read yet.
+            snapshot: with the number after the last one's, and no chunk read yet; gaps that it mends have been passed.
             who: run or user.
             why: reason.
 

@@ -11,7 +11,7 @@ from databus.core.stored_form import Form
 
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
-SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled")
+SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
 
 
@@ -109,6 +109,7 @@ class Snapshot:
         paused: whether a person holds it.
         finished_at: when its last chunk was committed, or a person cancelled it; None before.
         cancelled: whether a person ended it before its last chunk.
+        mends: numbers of the flow's gaps that are mended once it is finished: it reads all tables, behind all of them.
     """
 
     number: int
@@ -118,6 +119,7 @@ class Snapshot:
     paused: bool = False
     finished_at: datetime | None = None
     cancelled: bool = False
+    mends: tuple[int, ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -140,6 +142,7 @@ class Snapshot:
             **({"paused": True} if self.paused else {}),
             **({"finished_at": self.finished_at.isoformat()} if self.finished_at is not None else {}),
             **({"cancelled": True} if self.cancelled else {}),
+            **({"mends": list(self.mends)} if self.mends else {}),
         }
         return SNAPSHOT.write(
             {
@@ -168,6 +171,7 @@ class Snapshot:
             values.get("paused", False),
             datetime.fromisoformat(finished) if finished else None,
             values.get("cancelled", False),
+            tuple(values.get("mends", ())),
         )
 
 

@@ -7,7 +7,6 @@ import logging
 from databus.core.errors.checkpoint import LeaseBusyError
 from databus.core.errors.source import DecodeError, SourceDivergedError
 from databus.core.flow import Flow
-from databus.core.positions.gaps import SKIPPED
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import OffsetRange, Ordering
 from databus.core.state.backfill import Backfill, Mode
@@ -63,7 +62,7 @@ def _decided(store: Amendments, flow: str, passed: OffsetRange) -> bool:
     """Return whether a person moved the live flow over a range."""
     for gap in store.gaps(flow):
         try:
-            if gap.decision == SKIPPED and not gap.of_sink and overlap(passed, OffsetRange(gap.start, gap.end)):
+            if gap.passed and not gap.of_sink and overlap(passed, OffsetRange(gap.start, gap.end)):
                 return True
         except SourceDivergedError:
             continue  # of another log

@@ -46,19 +46,20 @@ class Attribution:
             raise ConfigError(f"{self.what} needs who and why", hint="Give --reason.", code="reason_missing")
 
 
-def preview(flow: Flow, services: Services, action: Action, target: Target) -> CheckpointMove:
+def preview(flow: Flow, services: Services, action: Action, target: Target, *, repair: bool = False) -> CheckpointMove:
     """Say what moving the checkpoint would do; changes nothing."""
     with opened_ends(flow, services) as ends:
-        return look(flow, services, ends, action, target)
+        return look(flow, services, ends, action, target, repair)
 
 
 def execute(
-    flow: Flow, services: Services, action: Action, target: Target, said: Attribution
+    flow: Flow, services: Services, action: Action, target: Target, said: Attribution, *, repair: bool = False
 ) -> tuple[CheckpointMove, Checkpoint]:
     """Move the checkpoint under a claim of the flow's lease, and return what was done.
 
     A plan in flight is closed first: each slot of each sink commits an `abandoned` marker unless it holds all of its
-    share. When that is cut off, no run can go on until the amendment is repeated; repeating it is safe.
+    share. When that is cut off, no run can go on until the amendment is repeated; repeating it is safe. With `repair` a
+    snapshot of all tables begins in the step that moves the checkpoint: a kill leaves both or neither.
 
     Raises:
         LeaseBusyError: a run holds the flow.
@@ -68,13 +69,15 @@ def execute(
         MarkersAheadError: sinks hold batches that ZooKeeper does not know.
     """
     if services.store.load(flow.name) is None:
-        preview(flow, services, action, target)  # raises, before a claim makes nodes for a flow that never ran
+        preview(
+            flow, services, action, target, repair=repair
+        )  # raises, before a claim makes nodes for a flow that never ran
     lease = claimed(flow.name, flow, services, f"{action} by {said.who}")
     try:
         with opened_ends(flow, services) as ends:
             # What a holder has moved without ZooKeeper belongs to the checkpoint; from here on it moves nothing more.
             take_over(ClaimedFlow(flow, services.settings, services.store, ends.sinks, lease))
-            move = look(flow, services, ends, action, target)
+            move = look(flow, services, ends, action, target, repair)
             _require_consent(move, said)
             made = _amendment(services, action, target, said, move)
             # What the store will refuse is refused before anything is closed for it: runs could not go on then.
@@ -134,7 +137,7 @@ def _amendment(
     cause = PURGED if target.past_gap else REPLACED if target.new_log else action
     gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
     gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
-    return Amendment(action, said.who, said.why, move.end, move.pending, {}, gap, gone)
+    return Amendment(action, said.who, said.why, move.end, move.pending, {}, gap, gone, move.repair)
 
 
 def _closed(flow: Flow, ends: Ends, pending: Plan | None) -> dict[str, tuple[int, ...]]:

@@ -24,6 +24,7 @@ from databus.core.state.checkpoint_store import LaggingSinks
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.core.state.snapshot import Snapshot
+from databus.ops.checkpoint.repair import repair_facts, repair_of
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target, resolve
 from databus.ops.services import Ends
 from databus.runtime.context import Services
@@ -74,6 +75,7 @@ class CheckpointMove:
         changed: sink → outputs that were deleted since they were written to; the move accepts them as they are now.
         new_log: whether it goes onto a log that replaced the flow's.
         snapshot: what it means for a snapshot that is unfinished; "" without one.
+        repair: snapshot of all tables that begins with it and mends what it passes over; None where none was asked for.
     """
 
     flow: str
@@ -90,6 +92,7 @@ class CheckpointMove:
     changed: Mapping[str, tuple[ChangedOutput, ...]] = field(default_factory=dict)
     new_log: bool = False
     snapshot: str = ""
+    repair: Snapshot | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for people and programs."""
@@ -111,16 +114,27 @@ class CheckpointMove:
             "sinks": [effect.to_json() for effect in self.effects],
             "outputs_accepted": [f"{sink}: {output}" for sink, found in self.changed.items() for output in found],
             **({"snapshot": self.snapshot} if self.snapshot else {}),
+            **({"repair": repair_facts(self.flow, self.repair)} if self.repair else {}),
         }
 
 
-def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Target) -> CheckpointMove:
+def look(
+    flow: Flow, services: Services, ends: Ends, action: Action, target: Target, repair: bool = False
+) -> CheckpointMove:
     """Resolve a target and say what going there does; changes nothing.
+
+    Args:
+        flow: the flow.
+        services: the installation's services.
+        ends: source and sinks, opened.
+        action: what is asked for.
+        target: where to go.
+        repair: whether a snapshot of all tables is to mend what is passed over.
 
     Raises:
         CheckpointConflictError: the flow has not run yet, a sink stands behind the others, or the place does not lie in
             the action's direction.
-        ConfigError, SourceError: the target is no place of the source's log.
+        ConfigError, SourceError: the target is no place of the source's log, or the tables cannot be read for a repair.
     """
     checkpoint, pending = services.store.load(flow.name), services.store.pending_plan(flow.name)
     if checkpoint is None:
@@ -161,24 +175,27 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         next_batch=1 + max(checkpoint.batch, pending.batch if pending else 0),
         changed=changed_of(ends.sinks, checkpoint, pending),
         new_log=target.new_log,
-        snapshot=_of_snapshot(services.store.snapshot(flow.name), back=back),
+        snapshot=_of_snapshot(services.store.snapshot(flow.name), back=back, repair=repair),
+        repair=repair_of(flow, services, ends.source) if repair else None,
     )
 
 
-def _of_snapshot(snapshot: Snapshot | None, *, back: bool) -> str:
-    """Say what a move means for a snapshot that is unfinished; it goes on from its cursor in any case.
+def _of_snapshot(snapshot: Snapshot | None, *, back: bool, repair: bool) -> str:
+    """Say what a move means for a snapshot that is unfinished; it goes on from its cursor unless one for repair begins.
 
     Its chunks were read from views at or behind the places where the flow stood then. So a log that is replayed from
     an earlier place ends at the same rows; one that is passed over may hold changes of rows that were delivered before.
     """
     if snapshot is None or not snapshot.unfinished:
         return ""
+    if repair:
+        return f"snapshot {snapshot.number} is unfinished and ends: all tables are read anew"
     goes_on = f"snapshot {snapshot.number} is unfinished and goes on where it stands"
     if back:
         return f"{goes_on}: rows that it has delivered get older states again until the log is replayed"
     return (
-        f"{goes_on}: rows that it has delivered lack the changes that are passed over; to read them again, cancel it "
-        "and begin another"
+        f"{goes_on}: rows that it has delivered lack the changes that are passed over; to read them again, give "
+        "--repair, or cancel it and begin another"
     )
 
 

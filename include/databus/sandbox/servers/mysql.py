@@ -74,7 +74,7 @@ class MySql(SqlServer):
         building.rename(context.data)
 
     def _made_data(self, context: Context) -> Path:
-        """Return a data folder in which no server has run: made once for all sandboxes, a server makes it in seconds."""
+        """Return a data folder in which no server has run: made once for all sandboxes, it takes a server seconds."""
         options = render_options({k: v for k, v in self._options(context).items() if k.startswith(_OF_NEW_DATA)})
         accounts, user = self.write_account_sql(context.data.parent / "accounts.sql"), server_user()
 

@@ -9,9 +9,9 @@ from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 
 _CHOICES = (
-    "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --reason … --execute` passes over the range "
-    "knowingly and names it as a gap; or read it from another server that still has it, by pointing the connection "
-    "there. Repair by a new snapshot of the touched tables is not available yet. Raise binlog_expire_logs_seconds. Was "
+    "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --repair --reason … --execute` passes over "
+    "the range and mends it: the flow's tables are read anew (without --repair it is named as a gap, no more); or read "
+    "it from another server that still has it, by pointing the connection there. Raise binlog_expire_logs_seconds. Was "
     "the log begun anew meanwhile (RESET MASTER, a restored copy)? What is left of it does not show it once it has "
     "come past the flow's place: then take --new-log instead of --past-gap (docs/runbooks/log-replaced.md)."
 )

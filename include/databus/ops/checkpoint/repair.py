@@ -1,0 +1,80 @@
+"""Repair of what a move of the checkpoint passes over: a snapshot of all tables that begins in the same step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from databus.checkpoints.codec import check_size, encode
+from databus.core.amounts import counted
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import SnapshotRefusedError
+from databus.core.findings import Level
+from databus.core.flow import Flow
+from databus.core.protocols.optional_source import SnapshotSource
+from databus.core.protocols.source import Source
+from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.runtime.context import Services
+
+NOT_MENDED = (
+    "rows that were deleted in the range are in no table: they stay in the sinks, and `databus validate {flow}` names "
+    "them; changes in between are not sent, each row comes as it stands"
+)
+
+
+def tables_of(flow: Flow, source: Source, conditions: Mapping[str, str]) -> dict[str, TableProgress]:
+    """Return table → progress of the flow's tables, none begun.
+
+    Args:
+        flow: the flow.
+        source: its source, opened.
+        conditions: table → condition in SQL that its rows must meet.
+
+    Raises:
+        ConfigError: the source has no snapshots.
+        SnapshotConditionError: a condition is none, or the server refuses it.
+        SnapshotRefusedError: a setting or a grant is missing.
+        SourceError: the tables cannot be listed.
+    """
+    if not isinstance(source, SnapshotSource):
+        raise ConfigError(
+            f"flow {flow.name}: a source of kind {flow.source.kind} has no snapshots",
+            hint="Snapshots read tables of MySQL and MariaDB.",
+        )
+    found = {table.table: table for table in source.snapshot_tables(conditions)}
+    for finding in source.snapshot_findings():
+        if finding.level is Level.ERROR:
+            raise SnapshotRefusedError(f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code)
+    return found
+
+
+def repair_of(flow: Flow, services: Services, source: Source) -> Snapshot:
+    """Return the snapshot that would mend what a move of the checkpoint passes over; changes nothing.
+
+    Of all tables and all rows: nobody can tell which ones a log that is gone has changed.
+
+    Raises:
+        ConfigError: the source has no snapshots, or the flow's patterns fit no table.
+        CheckpointTooLargeError: it has too many tables for one write.
+        SnapshotRefusedError, SourceError: as `tables_of`.
+    """
+    tables, last = tables_of(flow, source, {}), services.store.snapshot(flow.name)
+    if not tables:
+        raise ConfigError(
+            f"flow {flow.name}: there is no table that a snapshot could read", hint="Pass over it without --repair."
+        )
+    number = 1 if last is None else last.number + 1
+    made = Snapshot(number, "repair", services.clock.now(), tuple(tables.values()))
+    check_size(2 * len(encode(made.to_json())), f"flow {flow.name}: a snapshot of {len(tables)} tables")
+    return made
+
+
+def repair_facts(flow: str, snapshot: Snapshot) -> dict[str, Any]:
+    """Return what a repair would read, and what it cannot mend, as plain JSON."""
+    rows = sum(table.estimate or 0 for table in snapshot.tables)
+    return {
+        "snapshot": snapshot.number,
+        "reads": f"{counted(len(snapshot.tables), 'table')}, about {counted(rows, 'row')}",
+        "tables": {table.table: table.estimate for table in snapshot.tables},
+        "not_mended": NOT_MENDED.format(flow=flow),
+    }

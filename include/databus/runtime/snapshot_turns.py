@@ -14,12 +14,15 @@ from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
-from databus.core.state.snapshot import PlannedChunks, Snapshot
+from databus.core.state.snapshot import BEGINS_WITH_ROWS, PlannedChunks, Snapshot
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
 """A snapshot that a person begins, pauses or cancels is seen by a running window after so long at most."""
+
+_BEGINNING = 20
+"""Newest history entries among which the first one is looked for while nothing is committed: people amend seldom."""
 
 
 @dataclass
@@ -47,7 +50,9 @@ class SnapshotTurns:
             CheckpointError: the store cannot be used.
         """
         self._look(store)
-        if not self.initial or self._known is not None or checkpoint.batch or not isinstance(source, SnapshotSource):
+        if not self.initial or self._known is not None or not isinstance(source, SnapshotSource):
+            return
+        if not begins_with_rows(store, self.flow, checkpoint):
             return
         tables = tuple(source.snapshot_tables())
         if not tables:
@@ -93,6 +98,18 @@ class SnapshotTurns:
 
     def _look(self, store: CheckpointStore) -> None:
         self._known, self._looked_at = store.snapshot(self.flow), time.monotonic()
+
+
+def begins_with_rows(store: CheckpointStore, flow: str, checkpoint: Checkpoint) -> bool:
+    """Tell whether a flow was begun with the rows that its tables hold, and has moved nothing since.
+
+    Raises:
+        CheckpointError: the store cannot be used.
+    """
+    if checkpoint.batch:
+        return False
+    entries = store.history(flow, _BEGINNING)
+    return any(entry.action == "start" and entry.why == BEGINS_WITH_ROWS for entry in entries)
 
 
 def progress_text(snapshot: Snapshot, now: datetime) -> str:

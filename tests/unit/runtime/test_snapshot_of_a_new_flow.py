@@ -1,4 +1,4 @@
-"""The first snapshot of a flow: begun by its first run or the one after it, and never for a flow that has begun before."""
+"""The first snapshot of a flow: begun by its first run or the one behind it, and never for one that began before."""
 
 from __future__ import annotations
 

@@ -201,15 +201,16 @@ class CheckpointStoreContract(AmendmentContract, SnapshotContract, CaptureScopeC
 
     def test_start_writes_batch_0_and_its_history(self, store: Any) -> None:
         lease = store.claim(FLOW, "run-1", wait_s=0)
-        started = store.start(FLOW, lease, SequenceOffset(7), "run-1")
+        started = store.start(FLOW, lease, SequenceOffset(7), "run-1", "as asked")
         assert (started.batch, started.offset, started.epoch, started.run_id) == (0, SequenceOffset(7), 1, "run-1")
         assert started.updated_at.tzinfo is not None
         assert store.load(FLOW) == started
         (entry,) = store.history(FLOW, 10)
-        assert (entry.number, entry.action, entry.who, entry.previous, entry.offset) == (
+        assert (entry.number, entry.action, entry.who, entry.why, entry.previous, entry.offset) == (
             1,
             "start",
             "run-1",
+            "as asked",
             None,
             SequenceOffset(7),
         )

@@ -95,8 +95,8 @@ class WatchedStore(Watched):
         self._tell_it("planned", batch=plan.batch)
         self._point.passed("write_plan.after")
 
-    def start(self, flow: str, lease: Any, offset: Any, who: str) -> Any:
-        return self._wrapped.start(flow, lease, offset, who)
+    def start(self, flow: str, lease: Any, offset: Any, who: str, why: str = "") -> Any:
+        return self._wrapped.start(flow, lease, offset, who, why)
 
     def commit(self, lease: Any, plan: Any, *rest: Any) -> None:
         self._point.passed("commit.before")

@@ -96,6 +96,8 @@ class Shop:
     def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
         flow, turns = options.pop("flow", self.name), options.pop("dump_turns", None)
         staged = options.pop("staged", "")
+        if "start" not in options:
+            options.setdefault("snapshot", "never")
         spec = MysqlBinlog(
             conn_id="shop",
             tables=tables or (f"{self.name}.*",),

@@ -31,7 +31,7 @@ class _One:
 def main(address: str, database: str, store: str, offset: str) -> dict[str, Any]:
     host, port = address.split(":")
     connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
-    spec = MysqlBinlog(conn_id="shop", tables=(f"{database}.*",))
+    spec = MysqlBinlog(conn_id="shop", tables=(f"{database}.*",), snapshot="never")
     source = spec.open(_One(connection), FlowContext("large", Settings("test", store, "", "")))
     plan = source.plan(offset_from_json(json.loads(offset)), EVERYTHING)
     assert plan is not None

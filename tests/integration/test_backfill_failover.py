@@ -260,7 +260,8 @@ def test_a_place_between_transactions_that_the_new_server_logged_in_another_orde
 
     def opened(server: Server) -> MysqlBinlogSource:
         context = FlowContext(name, Settings("test", str(tmp_path / "segments"), ""))
-        source = MysqlBinlog(conn_id="shop", tables=(f"{name}.*",)).open(Connections(server.connection), context)
+        spec = MysqlBinlog(conn_id="shop", tables=(f"{name}.*",), snapshot="never")
+        source = spec.open(Connections(server.connection), context)
         assert isinstance(source, MysqlBinlogSource)
         return source
 

@@ -48,7 +48,7 @@ class Bench:
     def flow(self, **changes: Any) -> Flow:
         options = {
             "name": f"bad_{self.database}",
-            "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,)),
+            "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,), snapshot="never"),
             "sinks": (Kafka(conn_id="kafka_east", topic=self.database),),
             "batching": Batching(max_wait=timedelta(seconds=0.2)),
         }
@@ -114,7 +114,7 @@ def test_wrong_password(bench: Bench) -> None:
     bench.start(flow)
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
     conn_id = bench.world.override("mysql_shop", password="wrong")
-    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,), snapshot="never"))
     error = refused(bench, broken, "source_access_denied", "password")
     assert "wrong" not in str(error)
     diagnosed(bench, broken, "source_access_denied")
@@ -125,7 +125,7 @@ def test_server_down(bench: Bench) -> None:
     flow = bench.flow()
     bench.start(flow)
     conn_id = bench.world.override("mysql_shop", port=1)
-    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,), snapshot="never"))
     assert refused(bench, broken, "source_unavailable", "server").retryable
     diagnosed(bench, broken, "source_unavailable")
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
@@ -206,7 +206,7 @@ def test_rows_of_an_unknown_definition(bench: Bench) -> None:
 def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:
     bench.execute("CREATE TABLE keyless (a INT, b INT)")
     flow = bench.flow(
-        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.keyless",)),
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.keyless",), snapshot="never"),
         sinks=(Elasticsearch(conn_id="opensearch_default", index=bench.database),),
     )
     error = refused(bench, flow, "sink_no_primary_key", "exclude_tables")
@@ -302,7 +302,7 @@ def test_another_column_under_the_name_of_the_key_stops_search(bench: Bench) -> 
 
 
 def test_a_table_that_does_not_exist(bench: Bench) -> None:
-    misspelled = MysqlBinlog(conn_id="mysql_shop", tables=(bench.table, f"{bench.database}.order"))
+    misspelled = MysqlBinlog(conn_id="mysql_shop", tables=(bench.table, f"{bench.database}.order"), snapshot="never")
     broken = bench.flow(source=misspelled)
     error = refused(bench, broken, "source_table_missing", f"Did you mean {bench.table}")
     assert f"{bench.database}.order: the table does not exist" in error.message
@@ -335,7 +335,7 @@ def test_a_table_that_is_dropped_or_renamed_stops_no_flow_that_had_it(bench: Ben
     """Its rows lie in the log before the flow."""
     bench.execute("CREATE TABLE other (id INT PRIMARY KEY)")
     both = (bench.table, f"{bench.database}.other")
-    flow = bench.flow(source=MysqlBinlog(conn_id="mysql_shop", tables=both))
+    flow = bench.flow(source=MysqlBinlog(conn_id="mysql_shop", tables=both, snapshot="never"))
     bench.start(flow)
     bench.execute(
         "INSERT INTO orders VALUES (2, 2, 'two')",
@@ -356,7 +356,7 @@ def test_missing_grant(bench: Bench) -> None:
     user = f"u_{bench.database}"[:32]
     bench.execute(f"CREATE USER {user} IDENTIFIED WITH mysql_native_password BY 'pw'", f"GRANT SELECT ON *.* TO {user}")
     conn_id = bench.world.override("mysql_shop", login=user, password="pw")
-    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,), snapshot="never"))
     refused(bench, broken, "source_access_denied", "GRANT REPLICATION")
     diagnosed(bench, broken, "source_access_denied")
     bench.execute(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}")
@@ -486,7 +486,7 @@ def test_a_hidden_column_that_gets_another_name_is_not_delivered_in_clear(
 @pytest.mark.parametrize("meant", ["*", "orders"])
 def test_a_hidden_column_whose_table_gets_another_name_is_not_delivered_in_clear(bench: Bench, meant: str) -> None:
     tables = ("*",) if meant == "*" else (bench.table,)
-    source = MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.*",))
+    source = MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.*",), snapshot="never")
     hides = DropColumns("note", tables=tables)
     flow = bench.flow(source=source, transforms=(hides,))
     bench.start(flow)

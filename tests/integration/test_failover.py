@@ -58,7 +58,7 @@ class Flow:
         self.checkpoint: BinlogOffset = self.open().latest_offset()
 
     def open(self) -> MysqlBinlogSource:
-        spec = MysqlBinlog(conn_id="shop", tables=self.tables)
+        spec = MysqlBinlog(conn_id="shop", tables=self.tables, snapshot="never")
         context = FlowContext(self.name, Settings("test", str(self.folder / "segments"), ""))
         source = spec.open(Connections(self.connection), context)
         assert isinstance(source, MysqlBinlogSource)

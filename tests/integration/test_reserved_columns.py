@@ -41,7 +41,7 @@ def test_a_plain_row_has_no_member_twice(started: Started, tmp_path_factory: pyt
     )
     flow = Flow(
         name=name,
-        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.*",)),
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.*",), snapshot="never"),
         sinks=(Kafka(conn_id="kafka_east", topic=name + ".{table}", envelope="row"),),
         checks=(),
         batching=Batching(max_wait=timedelta(seconds=0.2)),

@@ -62,7 +62,7 @@ class Table:
     def flow(self, **options: Any) -> Flow:
         return Flow(
             name=self.name,
-            source=MysqlBinlog(conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",), snapshot="initial"),
+            source=MysqlBinlog(conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",)),
             sinks=(Kafka(conn_id="kafka_east", topic=self.name, slots=2),),
             batching=Batching(max_wait=timedelta(seconds=0.2), **options),
         )

@@ -53,7 +53,7 @@ class Following:
     def __init__(self, shop: Shop):
         self.shop, self.ids, self.found, self.rows = shop, Ids(), list[Any](), list[Any]()
         settings = Settings("test", str(shop.folder / "segments"), "")
-        spec = MysqlBinlog(conn_id="shop", tables=(f"{shop.name}.*",))
+        spec = MysqlBinlog(conn_id="shop", tables=(f"{shop.name}.*",), snapshot="never")
         self.source: Any = spec.open(Connections(shop.connection), FlowContext(shop.name, settings, self.ids))
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -32,7 +32,9 @@ def test_a_window_tells_tables_that_go_while_it_runs_and_moves_what_they_had(
     sql(f"CREATE DATABASE {name}", f"USE {name}", *(f"CREATE TABLE {table} (id INT PRIMARY KEY)" for table in tables))
     flow = Flow(
         name=name,
-        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.orders", f"{name}.kept", f"{name}.part_*")),
+        source=MysqlBinlog(
+            conn_id="mysql_shop", tables=(f"{name}.orders", f"{name}.kept", f"{name}.part_*"), snapshot="never"
+        ),
         sinks=(Kafka(conn_id="kafka_east", topic=name),),
         batching=Batching(max_wait=timedelta(seconds=0.2)),
     )
@@ -74,7 +76,7 @@ def test_statements_by_which_no_table_goes_are_no_reason_to_ask(
     sql(f"CREATE DATABASE {name}", f"USE {name}", "CREATE TABLE kept (id INT PRIMARY KEY)")
     flow = Flow(
         name=name,
-        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.kept",)),
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.kept",), snapshot="never"),
         sinks=(Kafka(conn_id="kafka_east", topic=name),),
         batching=Batching(max_wait=timedelta(seconds=0.2)),
     )

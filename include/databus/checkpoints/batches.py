@@ -36,8 +36,8 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
         """Return the plan in flight, None when the last one was committed."""
         return self._read(flow, sync=True).plan
 
-    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
-        """Write the first checkpoint of a flow (batch 0); the same again changes nothing.
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str, why: str = "") -> Checkpoint:
+        """Write the first checkpoint of a flow (batch 0) and why; the same again changes nothing.
 
         Raises:
             StaleEpochError: another run claimed the flow since.
@@ -53,7 +53,7 @@ class ZooKeeperBatches(ZooKeeperCatchingUp):
                 transitions.check_start(flow, offset, state.checkpoint)
                 return state.checkpoint
             number = 1 + max((int(name) for name in self._session.children(paths.history)), default=0)
-            entry = entries.entry(number, "start", "", None, checkpoint)
+            entry = entries.entry(number, "start", why, None, checkpoint)
             operations = [
                 check(paths.epoch, state.epoch_version),
                 *state.writes(paths, state.stored(checkpoint, number)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
-from databus.core.spec import Spec
+from databus.core.spec import Spec, options_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,6 +125,22 @@ class SourceSpec(Spec):
     def snapshot_rows_per_second(self) -> int | None:
         """Return the most rows per second that are read of tables as they stand; None without a bound."""
         return None
+
+    def at_place(self, text: str) -> SourceSpec:
+        """Return the source that begins at a place of its log, in a form of `start`.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        return type(self).from_stored(options_of(self.to_json()) | {"start": text})
+
+    def problem_with_place(self, text: str) -> str:
+        """Return why a text is no place of its log in a form of `start`; "" when it is one."""
+        try:
+            self.at_place(text)
+        except ConfigError as error:
+            return "; ".join(error.problems) or error.message
+        return ""
 
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""

@@ -90,15 +90,6 @@ class Spec(BaseModel):
             made._exact = made._exact | exact  # noqa: SLF001 - of its own class
         return made
 
-    def problem_with(self, **options: Any) -> str:
-        """Return why these options cannot be set beside its others; "" when they can."""
-        given = options_of(self.to_json()) | options
-        try:
-            type(self).from_stored(given)
-        except ConfigError as error:
-            return "; ".join(error.problems) or error.message
-        return ""
-
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON with its kind; connections appear by id only."""
         return {"kind": self.kind, **self.stored()}

@@ -15,7 +15,7 @@ from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
-from databus.core.state.snapshot import PlannedChunks, Snapshot
+from databus.core.state.snapshot import BEGINS_WITH_ROWS, PlannedChunks, Snapshot
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.runtime.snapshot_rate import SnapshotRate
 
@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
 """A snapshot that a person begins, pauses or cancels is seen by a running window after so long at most."""
+
+_BEGINNING = 20
+"""Newest history entries among which the first one is looked for while nothing is committed: people amend seldom."""
 
 
 @dataclass
@@ -64,7 +67,7 @@ class SnapshotTurns:
         if not isinstance(source, SnapshotSource):
             return
         before = store.capture_scope(self.flow) if self.scope is not None else None
-        if self.initial and self._known is None and not checkpoint.batch:
+        if self.initial and self._known is None and begins_with_rows(store, self.flow, checkpoint):
             tables, cause, why = tuple(source.snapshot_tables()), "initial", "rows from before the flow"
         elif self.initial and before is not None and before != self.scope:
             tables, cause = tuple(source.snapshot_tables_added(before)), "added"
@@ -128,3 +131,15 @@ class SnapshotTurns:
 
     def _look(self, store: CheckpointStore) -> None:
         self._known, self._looked_at = store.snapshot(self.flow), time.monotonic()
+
+
+def begins_with_rows(store: CheckpointStore, flow: str, checkpoint: Checkpoint) -> bool:
+    """Tell whether a flow was begun with the rows that its tables hold, and has moved nothing since.
+
+    Raises:
+        CheckpointError: the store cannot be used.
+    """
+    if checkpoint.batch:
+        return False
+    entries = store.history(flow, _BEGINNING)
+    return any(entry.action == "start" and entry.why == BEGINS_WITH_ROWS for entry in entries)

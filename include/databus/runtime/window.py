@@ -19,6 +19,7 @@ from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.optional_source import SharedLogSource
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
+from databus.core.state.snapshot import BEGINS_WITH_ROWS
 from databus.runtime.batch import move_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.gap_notes import note_purged
@@ -273,4 +274,5 @@ def _paused(session: FlowSession, result: WindowResult) -> bool:
 def _start(session: FlowSession, lease: Lease) -> Checkpoint:
     offset = session.source.start_offset()
     log.info("flow %s: first run, starts after %s", session.flow.name, offset)
-    return session.store.start(session.flow.name, lease, offset, session.identity.run_id)
+    why = BEGINS_WITH_ROWS if session.snapshots is not None and session.snapshots.initial else ""
+    return session.store.start(session.flow.name, lease, offset, session.identity.run_id, why)

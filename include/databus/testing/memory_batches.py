@@ -32,8 +32,8 @@ class MemoryBatches(MemoryFlows):
         with self._server.changed:
             return self._plan(flow)
 
-    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
-        """Write the first checkpoint of a flow (batch 0)."""
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str, why: str = "") -> Checkpoint:
+        """Write the first checkpoint of a flow (batch 0); the history's first entry has the reason."""
         with self._server.changed:
             state = self._server.flow(flow)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
@@ -43,7 +43,7 @@ class MemoryBatches(MemoryFlows):
                 return stored
             checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
             self._put(
-                state, checkpoint, entries.entry(state.history_number + 1, "start", "", None, checkpoint), "the start"
+                state, checkpoint, entries.entry(state.history_number + 1, "start", why, None, checkpoint), "the start"
             )
             return checkpoint
 

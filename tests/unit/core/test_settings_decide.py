@@ -32,7 +32,7 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MysqlBinlog(conn_id="m", tables=("shop.*",)),
         {"start": "earliest", "headroom": timedelta(minutes=1), "on_missing_table": "wait", "on_partition_ddl": "fail",
-         "snapshot": "initial", "snapshot_options": SnapshotOptions(threads=2)},
+         "snapshot": "never", "snapshot_options": SnapshotOptions(threads=2)},
         {"conn_id": "x", "tables": ("x.*",), "exclude_tables": ("shop.a",), "decoder": "library", "flavor": "mariadb",
          "row_filters": (HashPartition(tables=("shop.*",), columns=("id",), partitions=2, keep=(0,)),),
          "large_values_over_bytes": 2048},

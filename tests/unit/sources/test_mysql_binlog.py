@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,6 +39,42 @@ def test_starts_survive_json(start: str) -> None:
     spec = MysqlBinlog(conn_id="m", tables=("shop.*",), start=start)
     options = {k: v for k, v in spec.to_json().items() if k != "kind"}
     assert spec_class("sources", "mysql_binlog").from_stored(options) == spec
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "snapshot"),
+    [
+        ({}, "latest", "initial"),
+        ({"start": "latest"}, "latest", "never"),
+        ({"start": "earliest"}, "earliest", "never"),
+        ({"snapshot": "never"}, "latest", "never"),
+        ({"snapshot": "initial"}, "latest", "initial"),
+        ({"start": "latest", "snapshot": "initial"}, "latest", "initial"),
+    ],
+)
+def test_a_flow_begins_with_its_rows_where_no_start_is_given(
+    options: dict[str, Any], start: str, snapshot: str
+) -> None:
+    spec = MysqlBinlog(conn_id="m", tables=("shop.*",), **options)
+    assert (spec.start, spec.snapshot) == (start, snapshot)
+    stored = {k: v for k, v in spec.to_json().items() if k != "kind"}
+    assert (stored["start"], stored.get("snapshot")) == (start, None if snapshot == "never" else snapshot)
+    assert spec_class("sources", "mysql_binlog").from_stored(stored) == spec
+
+
+def test_rows_and_a_start_before_them_are_refused_together() -> None:
+    with pytest.raises(ConfigError, match=r"older changes would come after the rows that hold them\."):
+        MysqlBinlog(conn_id="m", tables=("shop.*",), start="earliest", snapshot="initial")
+
+
+@pytest.mark.parametrize("snapshot", ["initial", "never"])
+def test_places_are_judged_alike_whatever_a_flow_begins_with(snapshot: Any) -> None:
+    spec = MysqlBinlog(conn_id="m", tables=("shop.*",), snapshot=snapshot)
+    assert spec.at_place("mysql-bin.000042:4") == MysqlBinlog(
+        conn_id="m", tables=("shop.*",), start="mysql-bin.000042:4", snapshot="never"
+    )
+    assert spec.problem_with_place("mysql-bin.000042:4") == ""
+    assert spec.problem_with_place("yesterday").startswith("start: ")
 
 
 def test_a_datetime_start_is_utc() -> None:
@@ -137,5 +174,5 @@ def test_a_backfill_stops_before_no_statement_on_partitions() -> None:
     wanted = OffsetRange(BinlogOffset("bin.000001", 4), BinlogOffset("bin.000001", 90))
     asked = Backfill("shop", Aim(Mode.MISSING), wanted, ("a", "b"), (wanted,), "ada", datetime(2026, 1, 1, tzinfo=UTC))
     moved = piece_flow(flow, asked, 0).source
-    assert moved == MysqlBinlog(conn_id="m", tables=("shop.*",))
+    assert moved == MysqlBinlog(conn_id="m", tables=("shop.*",), on_partition_ddl="event")
     assert "on_partition_ddl" not in moved.to_json()

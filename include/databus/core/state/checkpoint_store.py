@@ -53,8 +53,8 @@ class Batches(Protocol):
         """Return the committed checkpoint, None before the first."""
         ...
 
-    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
-        """Write the first checkpoint of a flow (batch 0)."""
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str, why: str = "") -> Checkpoint:
+        """Write the first checkpoint of a flow (batch 0); the history's first entry has the reason."""
         ...
 
     def pending_plan(self, flow: str) -> Plan | None:

@@ -9,6 +9,10 @@ from typing import Any
 
 from databus.core.stored_form import Form
 
+BEGINS_WITH_ROWS = "begins with the rows that its tables hold"
+"""Reason of the history's first entry where the flow's first snapshot goes with it: a run that was killed between the
+two leaves it to the next one, and a flow that an older databus began, or another `snapshot`, gets none by itself."""
+
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
 SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends")

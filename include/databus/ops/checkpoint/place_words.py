@@ -31,7 +31,7 @@ def require_place(flow: Flow, text: str, option: str = "place") -> None:
         return
     if text == "earliest" or _is_time(text):
         return
-    if flow.source.problem_with(start=text):
+    if flow.source.problem_with_place(text):
         raise PlaceError(
             f"flow {flow.name}: {option} {text!r} is no place of its log{_why(flow, text)}", hint=_forms(flow)
         )
@@ -83,7 +83,7 @@ def _why(flow: Flow, text: str) -> str:
         except ValueError as error:
             return f": {error}"
     if text.startswith("gtid:") and any(form.startswith("gtid:") for form in flow.source.places):
-        return f": {flow.source.problem_with(start=text).removeprefix('start: ')}"
+        return f": {flow.source.problem_with_place(text).removeprefix('start: ')}"
     return ""
 
 

@@ -15,10 +15,9 @@ from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering
 from databus.core.positions.replaced_logs import ReplaceableSource, is_of_former_log, of_former_log
 from databus.core.protocols.source import Source
-from databus.core.state.backfill import FailoverSource, piece_of
+from databus.core.state.backfill import FailoverSource
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.ops.checkpoint.place_words import is_json, offset_of, require_place
-from databus.registry import flow_from_json
 from databus.runtime.context import Services
 
 ALL_HISTORY = 1_000_000
@@ -218,11 +217,7 @@ def looked(flow: Flow, services: Services, source: Source, checkpoint: Checkpoin
 
 def _start(flow: Flow, services: Services, place: str) -> Offset:
     """Resolve what the flow's source understands as `start`."""
-    spec, piece = flow.to_json(), piece_of(flow.name)
-    spec["source"] = {**spec["source"], "start": place}
-    if piece is not None:  # a piece's name is no flow's
-        spec["name"] = piece[0]
-    chosen = flow_from_json(spec).source
+    chosen = flow.source.at_place(place)
     opened = chosen.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:
         return opened.start_offset()

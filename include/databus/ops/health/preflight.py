@@ -25,6 +25,7 @@ from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.gap_notes import note_purged
 from databus.runtime.sink_outage.probe import AWAY
+from databus.runtime.snapshot_turns import begins_with_rows
 from databus.runtime.tables.missing_tables import MissingTables
 from databus.runtime.tables.rotated_topics import RotatedTopics
 
@@ -72,7 +73,9 @@ def _reads_tables(flow: Flow, services: Services) -> bool:
     """Tell whether the flow's next batches read tables as they stand; a flow that never ran asks by itself."""
     checkpoint, snapshot = services.store.load(flow.name), services.store.snapshot(flow.name)
     if snapshot is None:
-        return flow.source.begins_with_snapshot() and checkpoint is not None and not checkpoint.batch
+        if checkpoint is None or not flow.source.begins_with_snapshot():
+            return False
+        return begins_with_rows(services.store, flow.name, checkpoint)
     return snapshot.under_way
 
 

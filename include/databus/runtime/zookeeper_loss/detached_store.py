@@ -182,10 +182,10 @@ class DetachableStore(AttachedOnlyStore):
         self._committed, self._looked = None, False
         return self._retried.reconcile(lease, flow, outcomes, pending)
 
-    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str, why: str = "") -> Checkpoint:
         """Write the first checkpoint, which only ZooKeeper can hold."""
         self._require_own(flow)
-        self._committed = self._retried.start(flow, lease, offset, who)
+        self._committed = self._retried.start(flow, lease, offset, who, why)
         return self._committed
 
     def paused(self, flow: str) -> Pause | None:

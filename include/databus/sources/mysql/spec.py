@@ -44,12 +44,13 @@ class MysqlBinlog(SourceSpec):
         row_filters: RangePartition, ModuloPartition, HashPartition: which rows of which tables are wanted. A row must
             pass all that concern its table. The others are left out before they are encoded, and count as filtered; an
             update that moves a row into a partition is an insert, one that moves it out a delete. Default none.
-        start: where a flow without a checkpoint begins: "latest" (default), "earliest", "FILE:POS", "gtid:<set>", or a
-            time (ISO 8601; UTC without a zone).
-        snapshot: "initial" lets a flow without a checkpoint begin with the rows that its tables hold: they are read in
-            chunks beside the stream and delivered as op "r"; nothing is missing, and nothing comes twice. `start` is
-            left unset then. A table that is added to such a flow is read by itself. "never" (default) delivers
-            changes alone.
+        start: where a flow without a checkpoint begins in the log: "latest" (default), "earliest", "FILE:POS",
+            "gtid:<set>", or a time (ISO 8601; UTC without a zone). One that is given begins without the rows from
+            before it.
+        snapshot: "initial" (default where `start` is unset) lets a flow without a checkpoint begin with the rows that
+            its tables hold: they are read in chunks beside the stream and delivered as op "r"; nothing is missing, and
+            nothing comes twice. A table that is added to such a flow is read by itself. "never" (default where `start`
+            is given) delivers changes alone.
         snapshot_options: how tables are read as they stand, e.g. SnapshotOptions(max_rows_per_second=20_000); default
             None: all rows, as fast as batches take them along.
         decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
@@ -133,6 +134,14 @@ class MysqlBinlog(SourceSpec):
             ) from None
         return text
 
+    @model_validator(mode="before")
+    @classmethod
+    def _snapshot_is_the_default(cls, options: Any) -> Any:
+        """Begin with the rows where no start is given; what is stored always has one."""
+        if isinstance(options, dict) and not {"start", "snapshot"} & options.keys():
+            return {**options, "snapshot": "initial"}
+        return options
+
     @model_validator(mode="after")
     def _snapshot_begins_at_head(self) -> MysqlBinlog:
         if self.snapshot == "initial" and self.start != "latest":
@@ -160,12 +169,15 @@ class MysqlBinlog(SourceSpec):
         return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
 
     def alike(self) -> tuple[MysqlBinlog, ...]:
-        """Return it under the other policies at which a flow stops: whoever decides can finish the plan in flight."""
+        """Return it under the other policies at which a flow stops: whoever decides can finish the plan in flight.
+
+        The databus whose plans these are knew no snapshots.
+        """
         pairs = product(get_args(OnMissingTable), get_args(OnPartitionDdl))
         return tuple(
-            self.model_copy(update={"on_missing_table": missing, "on_partition_ddl": ddl})
+            self.model_copy(update={"on_missing_table": missing, "on_partition_ddl": ddl, "snapshot": "never"})
             for missing, ddl in pairs
-            if (missing, ddl) != (self.on_missing_table, self.on_partition_ddl)
+            if (missing, ddl, "never") != (self.on_missing_table, self.on_partition_ddl, self.snapshot)
         )
 
     def replayed(self) -> MysqlBinlog:
@@ -202,6 +214,10 @@ class MysqlBinlog(SourceSpec):
     def snapshot_rows_per_second(self) -> int | None:
         """Return the bound of the snapshots' options."""
         return self.snapshot_options.max_rows_per_second if self.snapshot_options is not None else None
+
+    def at_place(self, text: str) -> SourceSpec:
+        """Return the source that begins at a place of the log, without the rows that are there."""
+        return SourceSpec.at_place(self.model_copy(update={"snapshot": "never"}), text)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection."""

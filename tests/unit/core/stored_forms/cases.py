@@ -79,6 +79,7 @@ PLAIN: dict[str, Callable[[], Any]] = {
             ModuloPartition(tables=("a.b",), column="x", modulus=2, remainders=(1,)),
             HashPartition(tables=("a.b",), partitions=2, keep=(0,)),
         ),
+        snapshot="never",
     ),
     "webhook": lambda: Webhook(conn_id="w"),
     "when": AlertWhen,
@@ -107,13 +108,13 @@ RENAMED: dict[str, tuple[type, dict[str, Any], dict[str, Any]]] = {
     ),
     "mysql_headroom": (
         MysqlBinlog,
-        {"conn_id": "m", "tables": ("a.b",), "headroom_s": 60},
-        {"conn_id": "m", "tables": ("a.b",), "headroom": s(60)},
+        {"conn_id": "m", "tables": ("a.b",), "snapshot": "never", "headroom_s": 60},
+        {"conn_id": "m", "tables": ("a.b",), "snapshot": "never", "headroom": s(60)},
     ),
     "mysql_large_values": (
         MysqlBinlog,
-        {"conn_id": "m", "tables": ("a.b",), "claim_over_bytes": 2048},
-        {"conn_id": "m", "tables": ("a.b",), "large_values_over_bytes": 2048},
+        {"conn_id": "m", "tables": ("a.b",), "snapshot": "never", "claim_over_bytes": 2048},
+        {"conn_id": "m", "tables": ("a.b",), "snapshot": "never", "large_values_over_bytes": 2048},
     ),
     "mirror_large_values": (
         MirrorTopics,

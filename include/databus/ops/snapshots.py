@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
+from databus.core.amounts import counted
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import SnapshotRefusedError
@@ -14,6 +15,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
+from databus.ops.quarantine.show import held_rows
 from databus.runtime.context import Services
 
 
@@ -92,3 +94,24 @@ def begin(flow: Flow, services: Services, snapshot: Snapshot, said: Attribution)
         CheckpointError: the flow has no checkpoint yet, or the store cannot be used.
     """
     return services.store.begin_snapshot(flow.name, None, snapshot, said.who, said.why)
+
+
+def shortfalls(flow: Flow, services: Services, snapshot: Snapshot) -> list[str]:
+    """Return what of a snapshot that has ended did not reach the sinks, in words; none where all rows did.
+
+    Raises:
+        RecordingError: the quarantine cannot be read.
+    """
+    gone = [table.table for table in snapshot.tables if table.state == "gone"]
+    with held_rows(flow, services) as rows:
+        held = rows.of_snapshot(snapshot.number, snapshot.begun_at)
+    told = []
+    if gone:
+        was = "was" if len(gone) == 1 else "were"
+        told.append(f"{', '.join(gone)} {was} dropped or renamed before all rows were read")
+    if held:
+        told.append(
+            f"{counted(held, 'row')} of it {'is' if held == 1 else 'are'} in quarantine "
+            f"(`databus quarantine list {flow.name}`)"
+        )
+    return told

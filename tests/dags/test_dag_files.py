@@ -101,7 +101,7 @@ def test_a_fork_of_a_preloaded_airflow_imports_nothing_more(tmp_path: Path) -> N
     """)
     lines = [line for line in told.splitlines() if line.startswith("@")]
     flows = [f"flow_{number:03}" for number in range(1, 21)]
-    assert lines == ["@ [] 1", *(f"@ {[flow, f'{flow}_backfill']} {{}} []" for flow in flows)]
+    assert lines == ["@ [] 1", *(f"@ {[flow, f'{flow}_backfill', f'{flow}_snapshot']} {{}} []" for flow in flows)]
 
 
 def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: Path) -> None:

@@ -39,14 +39,16 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     spark_conn_id: str | None = None,
     tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
+    snapshots: bool = True,
     **dag_options: Any,
 ) -> DAG:
     """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
 
     A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
     `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
-    Building the DAG resolves no connection. Beside it stands `<flow>_backfill`, which moves ranges of the flow's log
-    when it is asked to; Airflow finds it by itself.
+    Building the DAG resolves no connection. Beside it stand `<flow>_backfill`, which moves ranges of the flow's log
+    when it is asked to, and of MySQL and MariaDB `<flow>_snapshot`, which reads tables as they stand; Airflow finds
+    them by itself.
 
     Args:
         flow: the flow; its name becomes the DAG id.
@@ -71,6 +73,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             Airflow more than a second of CPU. Default None, together in economy mode on Spark Connect, else separate.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
             e.g. timedelta(hours=1); default one day, None for no such DAG.
+        snapshots: whether the snapshot DAG is made, where the source has snapshots; default True.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -134,15 +137,27 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
         else:
             _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
-    beside = []
-    if backfill_every is not None and flow.source.ranged:
-        from databus.airflow.backfills.operator import backfill_dag
-
-        conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
-        beside = [backfill_dag(flow, backfill_every, conn_id, options)]
+    conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
+    beside = _beside(flow, backfill_every, conn_id, options, snapshots=snapshots)
     for made in (dag, *beside):
         made.fileloc = caller().rpartition(":")[0]
     return dag
+
+
+def _beside(
+    flow: Flow, backfill_every: timedelta | None, conn_id: str, options: dict[str, Any], *, snapshots: bool
+) -> list[DAG]:
+    """Return the DAGs that stand beside a flow's own, as far as its source has what they need."""
+    found = []
+    if backfill_every is not None and flow.source.ranged:
+        from databus.airflow.backfills.operator import backfill_dag
+
+        found.append(backfill_dag(flow, backfill_every, conn_id, options))
+    if snapshots and flow.source.snapshots:
+        from databus.airflow.snapshots.operator import snapshot_dag
+
+        found.append(snapshot_dag(flow, options))
+    return found
 
 
 def _three_tasks(

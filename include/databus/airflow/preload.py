@@ -26,6 +26,7 @@ _MODULES = (
     "databus.airflow.assets",
     "databus.airflow.operators.audit",
     "databus.airflow.backfills.operator",
+    "databus.airflow.snapshots.operator",
     "databus.airflow.operators.preflight",
     "databus.airflow.operators.submit",
     "databus.airflow.operators.transfer",

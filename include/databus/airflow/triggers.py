@@ -10,9 +10,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Seen = TypeVar("Seen")
 _CLASS = "databus.airflow.triggers"
 PATIENCE = 5
 """Looks in a row that may fail before an error that a retry can mend is handed on."""
@@ -40,7 +42,30 @@ _AGAIN_AT_MOST_S = 900.0
 async def places(
     flow: Flow, poll_s: float, patience: int | None, *, of_changes: bool = False
 ) -> AsyncIterator[FlowPosition]:
-    """Yield a flow's place every `poll_s` seconds; after looks that failed, ever later up to half a minute.
+    """Yield a flow's place every `poll_s` seconds, see `looks`.
+
+    Args:
+        flow: the flow.
+        poll_s: seconds between looks.
+        patience: failed looks in a row after which the error is raised; None for never.
+        of_changes: whether only changes of the flow's own count, and the lag does not matter.
+
+    Raises:
+        DatabusError: see `patience`, or an error that no retry can mend.
+    """
+
+    def place(look: HeadLook) -> FlowPosition:
+        return look.change() if of_changes else look.place()
+
+    async with aclosing(looks(flow, poll_s, patience, place)) as found:
+        async for one in found:
+            yield one
+
+
+async def looks(
+    flow: Flow, poll_s: float, patience: float | None, look_of: Callable[[HeadLook], Seen]
+) -> AsyncGenerator[Seen]:
+    """Yield what a look at a flow shows, every `poll_s` seconds; after looks that failed ever later, up to 30 seconds.
 
     Connections are fetched anew after a look that failed: one may have been added or changed since, or Airflow did not
     answer when it was asked.
@@ -48,8 +73,9 @@ async def places(
     Args:
         flow: the flow.
         poll_s: seconds between looks.
-        patience: failed looks in a row after which the error is raised; None for never.
-        of_changes: whether only changes of the flow's own count, and the lag does not matter.
+        patience: failed looks in a row after which the error is raised, `math.inf` for one that a retry cannot mend
+            alone; None for never.
+        look_of: looks, in a thread.
 
     Raises:
         DatabusError: see `patience`, or an error that no retry can mend.
@@ -63,7 +89,7 @@ async def places(
             if look is None:
                 look = HeadLook(flow, await connections_of(flow))
             try:
-                place = await asyncio.to_thread(look.change if of_changes else look.place)
+                seen = await asyncio.to_thread(look_of, look)
             except DatabusError as error:
                 failed += 1
                 if patience is not None and (failed >= patience or not error.retryable):
@@ -73,7 +99,7 @@ async def places(
                 look = None
             else:
                 failed = 0
-                yield place
+                yield seen
             await asyncio.sleep(_ever_longer(poll_s, failed, _FAILED_AT_MOST_S))
     finally:
         if look is not None:
@@ -90,7 +116,8 @@ def _ever_longer(base_s: float, times: int, at_most_s: float) -> float:
     return max(base_s, min(base_s * 2.0**doubled, at_most_s))
 
 
-def _flow(data: dict[str, Any]) -> Flow:
+def flow_of(data: dict[str, Any]) -> Flow:
+    """Return the flow of a trigger's arguments."""
     from databus.registry import flow_from_json
 
     return flow_from_json(data)
@@ -122,7 +149,7 @@ class LagTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; the event holds the place, or the error that ended it."""
         try:
-            async for place in places(_flow(self.flow), self.poll_s, PATIENCE):
+            async for place in places(flow_of(self.flow), self.poll_s, PATIENCE):
                 if place.within(self.max_seconds, self.max_bytes):
                     yield TriggerEvent({"place": place.to_json()})
                     return
@@ -186,7 +213,9 @@ class ChangesTrigger(BaseEventTrigger):
         """Wait; each event holds the place."""
         pace = _Pace(self.again_s, self.apart_s)
         try:
-            async for place in places(_flow(self.flow), self.poll_s, PATIENCE if self.once else None, of_changes=True):
+            async for place in places(
+                flow_of(self.flow), self.poll_s, PATIENCE if self.once else None, of_changes=True
+            ):
                 if not place.has_changes or (self.wakes is not None and not place.committed):
                     continue
                 if self.once:

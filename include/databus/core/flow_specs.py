@@ -81,6 +81,7 @@ class SourceSpec(Spec):
     Attributes:
         direct: whether its splits are `DirectSplit`s.
         ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
+        snapshots: whether the opened source is a `SnapshotSource`, so that tables can be read as they stand.
         login_in_splits: whether its splits carry the connection, which nothing may print.
         noun: what it calls its tables.
         patterns_wait: whether a pattern that nothing matches yet is no error, whatever the options say.
@@ -91,6 +92,7 @@ class SourceSpec(Spec):
     patterns_wait: ClassVar[bool] = False
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
+    snapshots: ClassVar[bool] = False
     login_in_splits: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ()
 

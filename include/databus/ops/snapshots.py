@@ -7,6 +7,7 @@ from contextlib import closing
 
 from databus.checkpoints.rules.amendments import require_started
 from databus.checkpoints.rules.mending import check_mends
+from databus.core.amounts import counted
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
@@ -14,6 +15,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.repair import tables_of
+from databus.ops.quarantine.show import held_rows
 from databus.runtime.context import Services
 
 
@@ -97,3 +99,24 @@ def begin(flow: Flow, services: Services, snapshot: Snapshot, said: Attribution)
         CheckpointError: the flow has no checkpoint yet, or the store cannot be used.
     """
     return services.store.begin_snapshot(flow.name, None, snapshot, said.who, said.why)
+
+
+def shortfalls(flow: Flow, services: Services, snapshot: Snapshot) -> list[str]:
+    """Return what of a snapshot that has ended did not reach the sinks, in words; none where all rows did.
+
+    Raises:
+        RecordingError: the quarantine cannot be read.
+    """
+    gone = [table.table for table in snapshot.tables if table.state == "gone"]
+    with held_rows(flow, services) as rows:
+        held = rows.of_snapshot(snapshot.number, snapshot.begun_at)
+    told = []
+    if gone:
+        was = "was" if len(gone) == 1 else "were"
+        told.append(f"{', '.join(gone)} {was} dropped or renamed before all rows were read")
+    if held:
+        told.append(
+            f"{counted(held, 'row')} of it {'is' if held == 1 else 'are'} in quarantine "
+            f"(`databus quarantine list {flow.name}`)"
+        )
+    return told

@@ -205,6 +205,19 @@ class HeldRows:
                 found.setdefault(str(became), {})[str(stage)] = int(rows)
         return found
 
+    def of_snapshot(self, number: int, since: datetime) -> int:
+        """Return how many rows that a snapshot brought are held since a time, and not settled."""
+        q, d = t.quarantine, t.quarantine_decisions
+        mine = q.c.event_id.startswith(f"snapshot-{number}-", autoescape=True)
+        wanted = (
+            sa.select(sa.func.count(sa.distinct(q.c.event_id)))
+            .select_from(q.outerjoin(d, _same(q, d)))
+            .where(q.c.flow == self._flow, mine, q.c.last_held_at >= since)
+            .where(sa.or_(d.c.state.is_(None), d.c.state == HeldState.HELD))
+        )
+        with self._store.transaction() as connection:
+            return int(connection.execute(wanted).scalar_one())
+
     def places(self) -> frozenset[tuple[str, str]]:
         """Return (stage, table) of all rows, whatever became of them."""
         q = t.quarantine.c

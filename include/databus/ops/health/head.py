@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.protocols.optional_source import SharedLogSource
 from databus.core.settings import Settings
+from databus.core.state.snapshot_progress import SnapshotProgress
 from databus.ops.health.status import FlowLook
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,19 @@ class FlowPosition:
         }
 
 
+@dataclass(frozen=True)
+class SnapshotSeen:
+    """A flow's last snapshot, seen from outside any run.
+
+    Attributes:
+        progress: how far it has come, at the rate of the looks so far; None before the first.
+        running: whether a run holds the flow's lease.
+    """
+
+    progress: SnapshotProgress | None
+    running: bool
+
+
 class HeadLook:
     """Looks again and again, as `FlowLook` does; used by one thread at a time."""
 
@@ -93,11 +109,19 @@ class HeadLook:
         """
         return self._looked(self._change)
 
+    def snapshot(self) -> SnapshotSeen:
+        """Return how far the flow's last snapshot has come; the source is not asked.
+
+        Raises:
+            DatabusError: ZooKeeper does not answer.
+        """
+        return self._looked(self._seen)
+
     def close(self) -> None:
         """Close the connections; safe to call twice."""
         self._look.close()
 
-    def _looked(self, look: Callable[[], FlowPosition]) -> FlowPosition:
+    def _looked(self, look: Callable[[], Seen]) -> Seen:
         try:
             try:
                 return look()
@@ -116,6 +140,10 @@ class HeadLook:
             return replace(self._place(), changed=True, snapshot=snapshot)
         running = self._look.store.holder(self._look.flow.name) is not None
         return FlowPosition(self._look.flow.name, str(at[1]), "", None, None, running, changed=False, snapshot=snapshot)
+
+    def _seen(self) -> SnapshotSeen:
+        store = self._look.store
+        return SnapshotSeen(self._look.snapshot(), store.holder(self._look.flow.name) is not None)
 
     def _snapshot(self) -> str:
         """Return how far a snapshot has come that is under way: its rows wait, though nothing is logged."""

@@ -125,6 +125,15 @@ class FlowLook:
         own = (self.store.of_sink(sink).load(self.flow.name) for sink in self.store.sinks_behind(self.flow.name))
         return checkpoint, reduce(_earlier, (at.offset for at in own if at is not None), checkpoint.offset)
 
+    def snapshot(self) -> SnapshotProgress | None:
+        """Return how far the flow's last snapshot has come, its rate counted over the looks; None before the first."""
+        found, now = self.store.snapshot(self.flow.name), self.clock.now()
+        if found is None or not found.under_way:
+            self._since = None
+        elif self._since is None or self._since.number != found.number:
+            self._since = progress_of(found, now)
+        return None if found is None else progress_of(found, now, self._since)
+
     def audited(self, run_ids: Collection[str]) -> set[str]:
         """Return which of these runs were audited and so are over; none if the records did not answer the last look."""
         from databus.records.run_ranges import audited
@@ -182,7 +191,7 @@ class FlowLook:
             committed_at=at[0].updated_at if at else None,
             gaps=tuple(gap for gap in store.gaps(name) if gap.decision == OPEN),
             behind=tuple(store.sinks_behind(name)),
-            snapshot=self._snapshot_of(store, figures.at),
+            snapshot=self.snapshot(),
             epoch=store.epoch(name),
             last_run_at=max(runs, default=None),
             window_seconds=max(0.0, (figures.at - held.since).total_seconds()) if held else None,
@@ -191,15 +200,6 @@ class FlowLook:
             run_id=held.who if held else at[0].run_id if at else "",
             run_url=held.run_url if held else "",
         )
-
-    def _snapshot_of(self, store: ZooKeeperCheckpoints, now: datetime) -> SnapshotProgress | None:
-        """Return how far the flow's last snapshot has come; its rate counts over the looks while it is read."""
-        found = store.snapshot(self.flow.name)
-        if found is None or not found.under_way:
-            self._since = None
-        elif self._since is None or self._since.number != found.number:
-            self._since = progress_of(found, now)
-        return None if found is None else progress_of(found, now, self._since)
 
     def _of_records(self, figures: FlowFigures, quarantine_s: float) -> FlowFigures:
         from databus.records.activity import activity

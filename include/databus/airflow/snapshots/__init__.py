@@ -1,0 +1,1 @@
+"""A flow's snapshot DAG: its operator and form, and the trigger that waits for the end of a snapshot."""

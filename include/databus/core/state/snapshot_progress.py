@@ -19,7 +19,7 @@ class SnapshotProgress:
 
     Attributes:
         number: number of the snapshot in its flow.
-        cause: why it was begun: "initial", "request" or "repair".
+        cause: why it was begun: "initial", "added", "request" or "repair".
         state: one of `STATES`.
         tables: tables to read.
         done: tables read to their end.
@@ -32,6 +32,7 @@ class SnapshotProgress:
         seconds: from its beginning until then.
         rows_per_second: rows read per second, see `progress_of`; None before the first, and while it is not read.
         seconds_left: time until its end at that rate; None where there is no rate.
+        mends: numbers of the flow's gaps that it mends.
     """
 
     number: int
@@ -48,6 +49,7 @@ class SnapshotProgress:
     seconds: float
     rows_per_second: float | None = None
     seconds_left: float | None = None
+    mends: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -73,7 +75,8 @@ class SnapshotProgress:
     def text(self) -> str:
         """Progress in one line."""
         tables = f"{self.done:,} of {self.tables:,} tables" + (f" ({self.gone:,} gone)" if self.gone else "")
-        said = f"snapshot {self.number}: {tables}, {self.rows:,} of about {self.estimate:,} rows"
+        mends = f" (mends gap {', '.join(map(str, self.mends))})" if self.mends else ""
+        said = f"snapshot {self.number}{mends}: {tables}, {self.rows:,} of about {self.estimate:,} rows"
         if self.ended:
             return f"{said}, {self.state} after {duration(self.seconds)}"
         if self.state == PAUSED:
@@ -104,6 +107,7 @@ class SnapshotProgress:
             "rows_left": self.rows_left,
             "at": self.at.isoformat(),
             "seconds": round(self.seconds, 1),
+            **({"mends": list(self.mends)} if self.mends else {}),
             **{name: value for name, value in known.items() if value is not None},
             "text": self.text,
         }
@@ -144,6 +148,7 @@ def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | Non
         seconds,
         rate,
         max(estimate - rows, 0) / rate if rate and state == "reading" else None,
+        snapshot.mends,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from databus.core.errors.batch import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
-from databus.core.positions.offsets import OffsetRange
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import OffsetRange, Ordering
 from databus.core.settings import Settings
 from databus.ops.runs.expectations import judge_of
 from databus.ops.runs.history import AuditedRun, HistoryComparison, compare
@@ -32,11 +34,13 @@ class AuditResult:
         summary: the run's sums.
         quality: the run's Great Expectations result.
         compared: what comparing its reports with the history found.
+        gaps: gaps that begin where it ended or end where it began, as they are decided now.
     """
 
     summary: RunSummary
     quality: QualityResult
     compared: HistoryComparison
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -66,6 +70,7 @@ class AuditResult:
             for sink in self.summary.sinks
         ]
         lines += [f"a gap was passed over: {why}: NOT WELL" for why in self.summary.gaps_passed]
+        lines += [f"beside it lies gap {gap.number}: {gap}" for gap in self.gaps]
         lines += [
             f"check {m.check} ({m.severity}) on {m.table}: {m.violations} of {m.evaluated} violate"
             for m in self.quality.metrics
@@ -85,6 +90,7 @@ class AuditResult:
             "state": self.summary.state,
             "sinks": {s.sink: s.counts.to_json() for s in self.summary.sinks},
             "gaps_passed": list(self.summary.gaps_passed),
+            **({"gaps_beside": [f"{gap.number}: {gap}" for gap in self.gaps]} if self.gaps else {}),
             "quality": self.quality.success,
             "problems": list(self.problems),
             "data_docs": self.quality.data_docs,
@@ -127,7 +133,16 @@ def audit_run(
         compared = compare(flow, services, records, AuditedRun(run_id, started or now, reports))
         docs = data_docs(services.settings)
         quality = evaluate_run(records, flow.name, run_id, now, judge_of(flow, services), docs)
-    return AuditResult(summary, quality, compared)
+    return AuditResult(summary, quality, compared, _beside(summary, services.store.gaps(flow.name)))
+
+
+def _beside(summary: RunSummary, gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Return the gaps next to what a run moved: it stopped before them, or went on behind them."""
+    start, end = summary.start, summary.end
+    if start is None or end is None:
+        return ()
+    same = Ordering.EQUAL
+    return tuple(gap for gap in gaps if gap.start.compare(end) is same or gap.end.compare(start) is same)
 
 
 def _with_gap(report: BatchRecord, services: Services, records: RecordStore) -> BatchRecord:

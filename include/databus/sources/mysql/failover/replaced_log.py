@@ -26,8 +26,8 @@ def replaced(place: str, offset: BinlogOffset, why: str, flow: str) -> SourceDiv
         hint="The log was begun anew (RESET MASTER), the server was restored from a copy, or it is another one with "
         "the same server_uuid or server_id. Nothing was moved and nothing skipped. Point the connection back; or "
         f"`databus checkpoint skip {flow.partition('.')[0]} --new-log --reason … --execute` goes on with this log from "
-        "its beginning, names what the former one still held as a gap, and keeps later rows above all earlier ones. A "
-        "rewind does not. See docs/runbooks/log-replaced.md.",
+        "its beginning, names what the former one still held as a gap, and keeps later rows above all earlier ones; "
+        "with --repair it reads the flow's tables anew as well. A rewind does not. See docs/runbooks/log-replaced.md.",
     )
 
 

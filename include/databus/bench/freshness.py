@@ -123,17 +123,21 @@ def flow_folder(home: Path, writer: LogWriter) -> Path:
         sinks=(Kafka(conn_id="kafka_east", topic=NAME, tombstones=False),),
         mode="live",
     )
-    folder = home / "flows"
+    return written(flow, home / "flows")
+
+
+def written(flow: Flow, folder: Path) -> Path:
+    """Write a flow as a file that the command line finds; return its folder."""
     folder.mkdir()
     lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
-    (folder / "fresh.py").write_text("\n".join(lines))
+    (folder / f"{flow.name}.py").write_text("\n".join(lines))
     return folder
 
 
 @contextmanager
-def running(sandbox: Sandbox, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run our flow in a process of its own, as Airflow's task would."""
-    command, environment = run_command(sandbox, folder)
+def running(sandbox: Sandbox, folder: Path, name: str = NAME) -> Iterator[subprocess.Popen[bytes]]:
+    """Run our flow of this name in a process of its own, as Airflow's task would."""
+    command, environment = run_command(sandbox, folder, name)
     log = sandbox.home / "run.log"
     with log.open("ab") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -146,7 +150,7 @@ def running(sandbox: Sandbox, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         process.wait(_END_WITHIN_S)
 
 
-def run_command(sandbox: Sandbox, folder: Path) -> tuple[list[str], dict[str, str]]:
+def run_command(sandbox: Sandbox, folder: Path, name: str = NAME) -> tuple[list[str], dict[str, str]]:
     """Return the command that runs our flow, and its environment."""
     environment = {
         **os.environ,
@@ -155,7 +159,7 @@ def run_command(sandbox: Sandbox, folder: Path) -> tuple[list[str], dict[str, st
         "DATABUS_SEGMENT_STORE": str(sandbox.home / "segments"),
         "DATABUS_RECORDS_URL": f"sqlite:///{sandbox.home / 'records.db'}",
     }
-    command = [sys.executable, "-m", "databus.cli.main", "-v", "run", NAME, "--dags", str(folder)]
+    command = [sys.executable, "-m", "databus.cli.main", "-v", "run", name, "--dags", str(folder)]
     return [*command, "--spark", f"sc://{sandbox.address('spark')}"], environment
 
 

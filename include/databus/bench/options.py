@@ -76,6 +76,37 @@ class CatchupOptions:
 
 
 @dataclass(frozen=True)
+class SnapshotBenchOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        rows: rows of the table that is there before.
+        warm_up: rows of another one that each side reads before, untimed.
+        batch_rows: rows in a batch of ours at most; without --lag.
+        rounds: rounds of each side, in turns; medians count; without --lag.
+        writes_per_second: with --lag, inserts and updates meanwhile, half each.
+        rows_per_transaction: with --lag, writes of each commit.
+        before_s: with --lag, how long the stream is timed without a snapshot.
+        debezium: let Debezium read the same table.
+        peer_fetch: rows that Debezium's initial snapshot fetches at a time (snapshot.fetch.size).
+        peer_threads: threads of Debezium's initial snapshot (snapshot.max.threads).
+        peer_chunk: rows of a chunk of Debezium's incremental snapshot (incremental.snapshot.chunk.size).
+    """
+
+    rows: Annotated[int, Option(min=1_000)] = 5_000_000
+    warm_up: Annotated[int, Option(min=1_000)] = 50_000
+    batch_rows: Annotated[int, Option(min=1_000)] = 200_000
+    rounds: Annotated[int, Option(min=1)] = 1
+    writes_per_second: Annotated[int, Option(min=2)] = 1_000
+    rows_per_transaction: Annotated[int, Option(min=2)] = 10
+    before_s: Annotated[float, Option(min=1)] = 15.0
+    debezium: Annotated[bool, Option()] = True
+    peer_fetch: Annotated[int, Option(min=1)] = 10_000
+    peer_threads: Annotated[int, Option(min=1)] = 2
+    peer_chunk: Annotated[int, Option(min=1)] = 10_000
+
+
+@dataclass(frozen=True)
 class FreshnessOptions:
     """Sizes and parts of the run.
 

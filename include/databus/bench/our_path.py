@@ -10,6 +10,7 @@ from typing import Any
 from databus import AcceptedValues, Batching, Flow, InRange, Kafka, MysqlBinlog, NotNull, __version__
 from databus.bench.processes import CpuMeter
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.report import BatchReport
 from databus.core.settings import Settings
 from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
@@ -38,7 +39,7 @@ class OurRun:
         rows: row changes read.
         bytes: log bytes of them.
         batches: committed batches.
-        seconds: from the call to the last commit.
+        seconds: from the call to the last commit, without the time in which the source had nothing new.
         cpu_seconds: of the Spark server with its Python workers, and of the driver.
         stages_ms: time per stage of the path, over all batches.
         rss_mb: memory of Spark and its workers at the end.
@@ -57,9 +58,8 @@ class OurPath:
     """Runs flows from bench.orders on the servers of a sandbox (zookeeper, kafka, mysql, spark)."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        home = sandbox.home
         self._connections = EnvironmentConnections(airflow_connections(sandbox.status()))
-        self._settings = Settings("bench", str(home / "segments"), f"sqlite:///{home / 'records.db'}")
+        self._settings = settings_of(sandbox)
         self._spark = connect_session(f"sc://{sandbox.address('spark')}", f"bench/{os.getpid()}")
         self._server = next(s.pid for s in sandbox.status() if s.name == "spark")
 
@@ -78,11 +78,23 @@ class OurPath:
         )
         return self.timed(flow)
 
-    def timed(self, flow: Flow) -> OurRun:
-        """Run a flow until it has caught up."""
+    def timed(self, flow: Flow, *, snapshot: bool = False) -> OurRun:
+        """Run a flow until it has caught up.
+
+        Args:
+            flow: the flow.
+            snapshot: take the time until the last chunk of its snapshot was committed, with all that a start takes.
+        """
         stages: list[dict[str, float]] = []
-        limits = WindowLimits(max_seconds=3600, until_caught_up=True, lease_wait_s=0)
-        control = WindowControl(limits, on_batch=lambda report: stages.append(dict(report.durations_ms)))
+        chunks_until = float("nan")
+
+        def note(report: BatchReport) -> None:
+            nonlocal chunks_until
+            stages.append(dict(report.durations_ms))
+            if report.plan.chunks is not None:
+                chunks_until = time.perf_counter()
+
+        control = WindowControl(WindowLimits(max_seconds=3600, until_caught_up=True, lease_wait_s=0), on_batch=note)
         with open_services(flow, self._connections, self._settings) as services:
             meter, began = CpuMeter([self._server or 0], own=True), time.perf_counter()
             result = run_flow(flow, services, self._spark, RunIdentity("bench", "", __version__), control)
@@ -92,11 +104,17 @@ class OurPath:
             result.rows,
             result.bytes,
             result.batches,
-            seconds - _idle_s(stages, seconds),
+            chunks_until - began if snapshot else seconds - _idle_s(stages, seconds),
             cpu,
             summary,
             round(meter.peak_rss_mb()),
         )
+
+
+def settings_of(sandbox: Sandbox) -> Settings:
+    """Return the settings of an installation whose stores are in the sandbox's home."""
+    home = sandbox.home
+    return Settings("bench", str(home / "segments"), f"sqlite:///{home / 'records.db'}")
 
 
 def _idle_s(stages: list[dict[str, Any]], seconds: float) -> float:

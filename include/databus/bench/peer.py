@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -79,6 +79,10 @@ class DebeziumPeer:
         self._request("PUT", f"/connectors/{self._name}/stop")
         self._await_state("STOPPED")
 
+    def delete(self) -> None:
+        """Delete the connector; its topics stay."""
+        self._request("DELETE", f"/connectors/{self._name}")
+
     def catch_up(self, rows: int, within_s: float, *, known: int = 0) -> PeerRun:
         """Start the connector, and wait until the topics hold so many messages.
 
@@ -90,10 +94,24 @@ class DebeziumPeer:
         Raises:
             SandboxError: the connector failed, or the time is up.
         """
+        return self.timed(self._resume if known else self.create, rows, within_s, known=known)
+
+    def timed(self, begin: Callable[[], object], rows: int, within_s: float, *, known: int = 0) -> PeerRun:
+        """Wait until the topics hold so many messages.
+
+        Args:
+            begin: called when the time begins; makes the connector send them.
+            rows: messages that the topics then hold.
+            within_s: seconds that it gets.
+            known: messages of them that are there already.
+
+        Raises:
+            SandboxError: the connector failed, or the time is up.
+        """
         meter = CpuMeter([self._worker.pid or 0])
         began, first = time.perf_counter(), 0.0
         with topic_ends(self._kafka.address, self.topics) as ends:
-            self._resume() if known else self._create()
+            begin()
             while True:
                 seen = sum(ends())
                 passed = time.perf_counter() - began
@@ -104,7 +122,8 @@ class DebeziumPeer:
                     raise SandboxError(f"Debezium: {seen} of {rows} messages after {passed:.0f} s", hint=self._trace())
                 time.sleep(_POLL_S)
 
-    def _create(self) -> None:
+    def create(self) -> None:
+        """Make the connector, which starts."""
         self._request("POST", "/connectors", {"name": self._name, "config": self._config()})
 
     def _resume(self) -> None:

@@ -14,6 +14,7 @@ for _command in (
     bench_path.decode,
     bench_path.e2e,
     bench_path.catchup,
+    bench_path.snapshot,
     bench_path.freshness,
     bench_mirrors.mirror,
     bench_mirrors.mirror_delay,

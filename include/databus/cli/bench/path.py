@@ -12,6 +12,7 @@ from databus.bench.options import (
     DecodeOptions,
     E2EOptions,
     FreshnessOptions,
+    SnapshotBenchOptions,
     TraceOptions,
 )
 from databus.cli.bench.results import AirflowOptions, Minutes, Report, Servers, folder_of, say, seconds_of
@@ -50,6 +51,30 @@ def catchup(sizes: CatchupOptions, report: Report, servers: Servers) -> None:
     The backlog is written while the flow is stopped; exit code 1 below a bar.
     """
     from databus.bench.catchup import run
+
+    report.show(run(sizes, say, servers.ports_from))
+
+
+@grouped
+def snapshot(
+    sizes: SnapshotBenchOptions,
+    report: Report,
+    servers: Servers,
+    lag: Annotated[
+        bool, typer.Option("--lag", help="Measure the delay of the stream while a snapshot of a table goes on.")
+    ] = False,
+) -> None:
+    """Rows of a table that is there, into Kafka, beside Debezium.
+
+    Exactly once, beside Debezium's initial and incremental snapshots; exit code 1 below a bar.
+
+    --lag: delay of the stream under a snapshot, beside Debezium's incremental one.
+    """
+    if lag:
+        from databus.bench.snapshots import stream_lag
+
+        report.show(stream_lag.run(sizes, say, servers.ports_from))
+    from databus.bench.snapshots.throughput import run
 
     report.show(run(sizes, say, servers.ports_from))
 

@@ -1,0 +1,1 @@
+"""Benchmarks of snapshots: rows of a table that is there already, into Kafka."""

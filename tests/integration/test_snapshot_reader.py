@@ -14,7 +14,7 @@ from databus.core.batching import Batching
 from databus.core.errors.source import SourceAccessError
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
-from databus.sources.mysql.snapshot import chunk_planning, consistent_view, snapshot_reader
+from databus.sources.mysql.snapshot import chunk_planning, consistent_view, next_chunks, snapshot_reader
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import TouchedKeys
 from tests.integration.binlog_shop import Shop
@@ -99,7 +99,7 @@ def test_a_locked_table_stops_no_stream(reading: Shop) -> None:
 def test_a_batch_has_few_chunks_and_keeps_no_cursor_of_what_is_done(
     reading: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_reader, "MOST_CHUNKS", 1)
+    monkeypatch.setattr(next_chunks, "MOST_CHUNKS", 1)
     found, after = read(reading)
     assert (found, after.tables[0].after) == ({"a": 3}, ())
 

@@ -67,9 +67,8 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._log.after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
-        large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
+        self._large = large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
-        self._large = large
         self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
@@ -177,6 +176,7 @@ class MysqlBinlogSource:
         return self._plan(after, limit, stops=False)
 
     def _plan(self, after: Offset, limit: Batching, *, stops: bool) -> SourcePlan | None:
+        self._chunks.drop_ahead()
         start = self._server.binlog(after)
         # A dump that goes on exactly here has shown that the place is one of this log.
         follows = self._dumps.stands_at(start)
@@ -289,6 +289,7 @@ class MysqlBinlogSource:
 
     def rest(self) -> None:
         """Close the control connection; the next question opens one again, and what the server is stays known."""
+        self._chunks.rest()
         self._server.close()
 
     def headroom(self, committed: Offset) -> Headroom | None:
@@ -302,4 +303,4 @@ class MysqlBinlogSource:
         """End a running dump, give the server id back, close the control connection; safe to call twice."""
         self._ranges.close()
         self._dumps.return_id()
-        self._server.close()
+        self.rest()

@@ -21,22 +21,24 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.tables.schemas import TableSchema
 from databus.core.trace import log_prefix
 from databus.sources.mysql.dump.range_dumper import RangeDumper
 from databus.sources.mysql.flow_log import FlowLog
 from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
+from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.added_tables import added_tables
 from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
 from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
+from databus.sources.mysql.snapshot.chunks_ahead import ChunksAhead
 from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import redefined, touched_keys
 from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)
-
 
 _REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)", "(MySQL error 1205)")
 """Errors of a view that is older than the definition of a table, of tables and columns that are gone meanwhile, and of
@@ -55,10 +57,16 @@ class ChunkPlanner:
 
     def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
-        self._reader = SnapshotReader(from_log.server, ranges.capture, spec.snapshot_options)
+        # A connection of its own: chunks are read ahead in another thread.
+        own = MysqlServer(from_log.server.connection, spec.flavor)
+        self._reader = SnapshotReader(own, ranges.capture, spec.snapshot_options)
+        self._ahead = ChunksAhead(self._reader)
+        # Where a flow bounds its reads, each is asked for when it may be.
+        self._reads_ahead = spec.snapshot_rows_per_second() is None
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""
+        self._ahead.drop()
         return self._reader.tables(conditions)
 
     def added(self, before: CaptureScope) -> Sequence[TableProgress]:
@@ -85,7 +93,7 @@ class ChunkPlanner:
                 return None
             store = self._log.stores.chunks(self._log.server.identity)
             try:
-                chunks, after = self._reader.read(start, snapshot, limit, store)
+                read = self._ahead.take(start, snapshot, limit) or self._reader.read(start, snapshot, limit, store)
             except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
                 log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
                 return None
@@ -99,10 +107,22 @@ class ChunkPlanner:
                 )
                 return None
             try:
-                return self._with_log(start, (chunks, after), store)
+                planned = self._with_log(start, read, store)
             except BaseException:
-                self._drop(store, [chunk.file for chunk in chunks])
+                self._drop(store, [chunk.file for chunk in read[0]])
                 raise
+            if self._reads_ahead and (behind := planned[1]) is not None and behind.current is not None:
+                self._ahead.begin(self._log.server.binlog(planned[0].range.end), behind, limit, store)
+            return planned
+
+    def drop_ahead(self) -> None:
+        """Throw away what was read for a next batch with chunks: that batch has none."""
+        self._ahead.drop()
+
+    def rest(self) -> None:
+        """Close connections until chunks are read again."""
+        self._ahead.drop()
+        self._reader.close()
 
     def _behind(self, start: BinlogOffset) -> int:
         """Return the bytes of the log behind a place."""
@@ -121,7 +141,9 @@ class ChunkPlanner:
         chunks, snapshot = read
         high = after_reads(self._log.server, start)
         stops = self._spec.on_partition_ddl == "fail"
-        index = self._ranges.stage(start, None, RangeBounds(through=high, stops=stops, flow=self._log.flow), None)
+        bounds = RangeBounds(through=high, stops=stops, flow=self._log.flow)
+        nothing = (high.file, high.pos) == (start.file, start.pos)
+        index = None if nothing else self._ranges.stage(start, None, bounds, None)
         plan = SourcePlan(OffsetRange(start, start), (), 0, 0) if index is None else self._planned.described(index)
         end = self._log.server.binlog(plan.range.end)
         if why := self._unfit(plan, index, end, high, chunks):
@@ -132,8 +154,8 @@ class ChunkPlanner:
         if files is None:
             self._drop(store, [chunk.file for chunk in chunks])
             return plan, None
-        counted = _counted(snapshot, files)
-        return self.with_chunks(plan, files), counted
+        # Just written: their bytes are compared with their hashes where they are read.
+        return _with_tables(plan, files, [chunk.schema for chunk in chunks]), _counted(snapshot, files)
 
     def _unfit(
         self,
@@ -200,20 +222,9 @@ class ChunkPlanner:
 
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
         """Return the plan with chunk files: their tables are numbered behind those of the range."""
-        if not chunks:
-            return plan
-        ids = SchemaIds(plan.tables)
         store = self._store(plan)
-        for chunk in chunks:
-            ids.number(open_chunk(store.address(chunk.name), chunk.sha256).head.schema)
-        more = len(ids.schemas) - len(plan.tables)
-        return replace(
-            plan,
-            tables=ids.schemas,
-            rows=plan.rows + sum(chunk.rows for chunk in chunks),
-            rows_before=(*plan.rows_before, *(0,) * more) if plan.rows_before else (),
-            chunks=tuple(chunks),
-        )
+        heads = [open_chunk(store.address(chunk.name), chunk.sha256).head for chunk in chunks]
+        return _with_tables(plan, chunks, [head.schema for head in heads])
 
     def splits(self, plan: SourcePlan, count: int, filters: RowFilters, large: LargeValueRules) -> list[ChunkSplit]:
         """Return the splits of a plan's chunks, which are read before those of its range."""
@@ -232,6 +243,23 @@ class ChunkPlanner:
     def _drop(self, store: ChunkStore, files: Sequence[ChunkFile]) -> None:
         for file in files:
             store.delete(file.name)
+
+
+def _with_tables(plan: SourcePlan, files: Sequence[ChunkFile], schemas: Sequence[TableSchema]) -> SourcePlan:
+    """Return the plan with chunk files of these schemas, which are numbered behind those of the range."""
+    if not files:
+        return plan
+    ids = SchemaIds(plan.tables)
+    for schema in schemas:
+        ids.number(schema)
+    more = len(ids.schemas) - len(plan.tables)
+    return replace(
+        plan,
+        tables=ids.schemas,
+        rows=plan.rows + sum(file.rows for file in files),
+        rows_before=(*plan.rows_before, *(0,) * more) if plan.rows_before else (),
+        chunks=tuple(files),
+    )
 
 
 def _counted(snapshot: Snapshot, files: Sequence[ChunkFile]) -> Snapshot:

@@ -100,18 +100,28 @@ class MysqlColumns:
         if not databases:
             return {}
         wanted = tuple(databases)
-        found = self._databases(wanted)
+        return {**self._databases(wanted), **self._tables(wanted, "")}
+
+    def definition(self, name: TableName) -> TableDefinition | None:
+        """Return one table; None where it is gone, out of sight, or has a type that is not known here."""
+        return self._tables((name.database,), name.table).get(name)
+
+    def _tables(self, wanted: tuple[str, ...], table: str) -> dict[TableName, TableDefinition]:
+        """Return the tables of some databases, those of one name alone unless it is ""."""
+        found: dict[TableName, TableDefinition] = {}
         flavor = self._server.flavor
-        keys = self._keys(wanted)
-        columns = self._columns(wanted)
+        keys = self._keys(wanted, table)
+        columns = self._columns(wanted, table)
         for row in self._server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES "
-            "WHERE TABLE_SCHEMA IN %s AND TABLE_TYPE IN %s",
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION "  # noqa: S608 - a mark
+            "FROM information_schema.TABLES "
+            f"WHERE TABLE_SCHEMA IN %s AND TABLE_TYPE IN %s{_only(table)}",
             wanted,
             _TABLE_TYPES,
+            *_values(table),
         ):
-            database, table, kind, collation = map(_text, row)
-            name = TableName(database, table)
+            database, named, kind, collation = map(_text, row)
+            name = TableName(database, named)
             try:
                 defined = tuple(_column(facts, flavor) for facts in columns.get(name, ()))
             except UndecidedError:
@@ -119,7 +129,7 @@ class MysqlColumns:
             end = next((c.name for c in defined if c.generated == "row end"), None)
             key = tuple(k for k in keys.get(name, ()) if k != end)
             versioned = kind == "SYSTEM VERSIONED"
-            found[name] = TableDefinition(database, table, defined, key, charset_of_collation(collation), versioned)
+            found[name] = TableDefinition(database, named, defined, key, charset_of_collation(collation), versioned)
         return found
 
     def _databases(self, wanted: tuple[str, ...]) -> dict[TableName, TableDefinition]:
@@ -132,23 +142,28 @@ class MysqlColumns:
             for d, charset in rows
         }
 
-    def _keys(self, wanted: tuple[str, ...]) -> dict[TableName, list[str]]:
+    def _keys(self, wanted: tuple[str, ...], named: str = "") -> dict[TableName, list[str]]:
         keys: dict[TableName, list[str]] = {}
         for database, table, column in self._server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS "
-            "WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA IN %s ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX",
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME "  # noqa: S608 - a mark
+            "FROM information_schema.STATISTICS "
+            f"WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA IN %s{_only(named)} "
+            "ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX",
             wanted,
+            *_values(named),
         ):
             keys.setdefault(TableName(_text(database), _text(table)), []).append(_text(column))
         return keys
 
-    def _columns(self, wanted: tuple[str, ...]) -> dict[TableName, list[Sequence[Any]]]:
+    def _columns(self, wanted: tuple[str, ...], named: str = "") -> dict[TableName, list[Sequence[Any]]]:
         columns: dict[TableName, list[Sequence[Any]]] = {}
         for row in self._server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, IS_NULLABLE, EXTRA, "
-            "GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN %s "
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, "  # noqa: S608 - a mark
+            "COLUMN_TYPE, CHARACTER_SET_NAME, IS_NULLABLE, EXTRA, "
+            f"GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN %s{_only(named)} "
             "ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
             wanted,
+            *_values(named),
         ):
             columns.setdefault(TableName(_text(row[0]), _text(row[1])), []).append(row[2:])
         return columns
@@ -184,6 +199,15 @@ def _column(facts: Sequence[Any], flavor: str) -> ColumnDefinition:
 
 def _text(value: Any) -> str:
     return "" if value is None else value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _only(table: str) -> str:
+    """Return the condition of one table's rows; "" for all tables."""
+    return " AND TABLE_NAME = %s" if table else ""
+
+
+def _values(table: str) -> tuple[str, ...]:
+    return (table,) if table else ()
 
 
 def _quoted(name: str) -> str:

@@ -117,6 +117,10 @@ class SourceSpec(Spec):
         """Return whether a flow without a checkpoint begins with its tables as they stand."""
         return False
 
+    def reads_changes(self) -> bool:
+        """Return whether what comes is delivered, and not only the tables as they stand."""
+        return True
+
     def at_place(self, text: str) -> SourceSpec:
         """Return the source that begins at a place of its log, in a form of `start`.
 

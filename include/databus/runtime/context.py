@@ -261,4 +261,5 @@ def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:
     """Return the snapshots of a live flow; what moves rows beside it takes no chunks along."""
     if not isinstance(source, SnapshotSource) or "." in flow.name:
         return None
-    return SnapshotTurns(flow.name, initial=flow.source.begins_with_snapshot())
+    spec = flow.source
+    return SnapshotTurns(flow.name, initial=spec.begins_with_snapshot(), only=not spec.reads_changes())

@@ -32,10 +32,12 @@ class SnapshotTurns:
     Attributes:
         flow: flow name.
         initial: whether a flow that has moved nothing yet begins with its tables as they stand.
+        only: whether the log is read for the rows of a snapshot alone, and nothing is moved without one.
     """
 
     flow: str
     initial: bool = False
+    only: bool = False
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -87,6 +89,22 @@ class SnapshotTurns:
         if behind is not None and behind.current is None:
             behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)
+
+    @property
+    def over(self) -> bool:
+        """Return whether there is nothing to move: no chunks are to be read, and no changes without them."""
+        return self.only and (self._known is None or not self._known.under_way)
+
+    def told_over(self) -> str:
+        """Say why nothing is moved."""
+        number = "no snapshot" if self._known is None else f"snapshot {self._known.number}"
+        if self._known is None:
+            state = "is under way"
+        elif self._known.unfinished:
+            state = "is paused"
+        else:
+            state = "was cancelled" if self._known.cancelled else "is finished"
+        return f'flow {self.flow}: {number} {state}; snapshot="only" reads no changes'
 
     def committed(self, plan: Plan, now: datetime) -> None:
         """Take note of a committed batch, and log how far the snapshot has come."""

@@ -79,7 +79,7 @@ class MysqlBinlogSource:
         subject = self._connection.conn_id
         try:
             findings = list(preflight(self._server, self._capture))
-            if self._spec.snapshot == "initial" and start is None:
+            if self._spec.begins_with_snapshot() and start is None:
                 findings += self.snapshot_findings()
         except DatabusError as error:
             return [Finding.of(f"{subject}: connection", error)]
@@ -119,7 +119,7 @@ class MysqlBinlogSource:
             place = self._positions.named(self._spec.start)
         except OffsetPurgedError as error:
             raise purged_at_start(error) from error
-        if self._spec.snapshot == "initial" and place.flavor == "mysql" and place.gtids:
+        if self._spec.begins_with_snapshot() and place.flavor == "mysql" and place.gtids:
             # The server counts a transaction as executed after it is in the log: the log itself says what lies before.
             return self._positions.at_position(place.file, place.pos)
         return place

@@ -37,7 +37,7 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
-from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
+from databus.sources.mysql.snapshot.snapshot_preflight import or_without_rows, snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
@@ -80,7 +80,7 @@ class MysqlBinlogSource:
         try:
             findings = list(preflight(self._server, self._capture))
             if self._spec.begins_with_snapshot() and start is None:
-                findings += self.snapshot_findings()
+                findings += map(or_without_rows, self.snapshot_findings())
         except DatabusError as error:
             return [Finding.of(f"{subject}: connection", error)]
         try:

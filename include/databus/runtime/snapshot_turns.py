@@ -35,6 +35,7 @@ class SnapshotTurns:
     Attributes:
         flow: flow name.
         initial: whether a flow that has moved nothing yet begins with its tables as they stand.
+        only: whether the log is read for the rows of a snapshot alone, and nothing is moved without one.
         scope: what the flow captures; None where its source does not say.
         rate: rows that may be read; None without a bound.
         held: whether chunks are left, and the flow's own bounds let none be read just now.
@@ -42,6 +43,7 @@ class SnapshotTurns:
 
     flow: str
     initial: bool = False
+    only: bool = False
     scope: CaptureScope | None = None
     rate: SnapshotRate | None = None
     held: bool = field(default=False, init=False)
@@ -120,6 +122,22 @@ class SnapshotTurns:
         if behind is not None and behind.current is None:
             behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)
+
+    @property
+    def over(self) -> bool:
+        """Return whether there is nothing to move: no chunks are to be read, and no changes without them."""
+        return self.only and (self._known is None or not self._known.under_way)
+
+    def told_over(self) -> str:
+        """Say why nothing is moved."""
+        number = "no snapshot" if self._known is None else f"snapshot {self._known.number}"
+        if self._known is None:
+            state = "is under way"
+        elif self._known.unfinished:
+            state = "is paused"
+        else:
+            state = "was cancelled" if self._known.cancelled else "is finished"
+        return f'flow {self.flow}: {number} {state}; snapshot="only" reads no changes'
 
     def committed(self, plan: Plan, now: datetime) -> None:
         """Take note of a committed batch, and log how far the snapshot has come."""

@@ -38,7 +38,7 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
-from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
+from databus.sources.mysql.snapshot.snapshot_preflight import or_without_rows, snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
@@ -79,8 +79,8 @@ class MysqlBinlogSource:
         subject = self._connection.conn_id
         try:
             findings = list(preflight(self._server, self._capture))
-            if self._spec.snapshot == "initial" and start is None:
-                findings += self.snapshot_findings()
+            if self._spec.begins_with_snapshot() and start is None:
+                findings += map(or_without_rows, self.snapshot_findings())
         except DatabusError as error:
             return [Finding.of(f"{subject}: connection", error)]
         try:
@@ -119,7 +119,7 @@ class MysqlBinlogSource:
             place = self._positions.named(self._spec.start)
         except OffsetPurgedError as error:
             raise purged_at_start(error) from error
-        if self._spec.snapshot == "initial" and place.flavor == "mysql" and place.gtids:
+        if self._spec.begins_with_snapshot() and place.flavor == "mysql" and place.gtids:
             # The server counts a transaction as executed after it is in the log: the log itself says what lies before.
             return self._positions.at_position(place.file, place.pos)
         return place

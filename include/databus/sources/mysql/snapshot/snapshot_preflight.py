@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from databus.binlog.log.capture import TableCapture, is_name
 from databus.core.errors.root import DatabusError
@@ -55,6 +56,13 @@ def snapshot_findings(server: MysqlServer, capture: TableCapture) -> Sequence[Fi
             level = Level.ERROR if isinstance(error, SourceAccessError) else Level.WARN
             found.append(Finding.of(f"{subject}: {name}", error, level))
     return found
+
+
+def or_without_rows(finding: Finding) -> Finding:
+    """Return a finding of a flow that has not begun; what keeps it from its rows can be done without."""
+    if finding.level is not Level.ERROR:
+        return finding
+    return replace(finding, hint=f'{finding.hint} Or snapshot="never" at the source: the flow begins without its rows.')
 
 
 def _row_image(image: str, subject: str) -> Finding:

@@ -103,8 +103,7 @@ def progress_text(snapshot: Snapshot, now: datetime) -> str:
     seconds = max((now - snapshot.begun_at).total_seconds(), 0.001)
     gone = sum(table.state == "gone" for table in snapshot.tables)
     tables = f"{done} of {len(snapshot.tables)} tables" + (f" ({gone} gone)" if gone else "")
-    mends = f" (mends gap {', '.join(map(str, snapshot.mends))})" if snapshot.mends else ""
-    text = f"snapshot {snapshot.number}{mends}: {tables}, {rows} of about {estimate} rows"
+    text = f"snapshot {snapshot.number}: {tables}, {rows} of about {estimate} rows"
     if snapshot.finished_at is not None:
         took = max((snapshot.finished_at - snapshot.begun_at).total_seconds(), 0.0)
         return f"{text}, {'cancelled' if snapshot.cancelled else 'finished'} after {took:.0f} s"

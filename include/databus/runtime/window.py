@@ -159,8 +159,8 @@ class _Window:
                 if moved is None:
                     if not is_detached(session):  # markers are written again under a lease only
                         self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
-                    caught_up = self.control.limits.until_caught_up and not self._chunks_held()
-                    if behind.idle() and (self._over_for_good() or caught_up):
+                    until_head = self.control.limits.until_caught_up and not self._chunks_held()
+                    if behind.idle() and (self._over_for_good() or until_head):
                         break
                     continue
                 report, result.checkpoint = moved

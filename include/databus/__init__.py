@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from databus.sources.mysql.row_filters import HashPartition as HashPartition
     from databus.sources.mysql.row_filters import ModuloPartition as ModuloPartition
     from databus.sources.mysql.row_filters import RangePartition as RangePartition
+    from databus.sources.mysql.snapshot_options import SnapshotOptions as SnapshotOptions
     from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
     from databus.sources.simple import SimpleSource as SimpleSource
     from databus.transforms.drop import DropColumns as DropColumns
@@ -86,6 +87,7 @@ __all__ = [
     "Schema",
     "SimpleSink",
     "SimpleSource",
+    "SnapshotOptions",
     "Volume",
     "Webhook",
     "__version__",

@@ -57,6 +57,7 @@ PARTS = {
     "RangePartition": "databus.sources.mysql.row_filters:RangePartition",
     "ModuloPartition": "databus.sources.mysql.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.mysql.row_filters:HashPartition",
+    "SnapshotOptions": "databus.sources.mysql.snapshot_options:SnapshotOptions",
     "Expectations": "databus.core.expectations:Expectations",
     "SimpleSink": "databus.sinks.simple:SimpleSink",
     "SimpleSource": "databus.sources.simple:SimpleSource",

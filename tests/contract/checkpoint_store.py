@@ -23,6 +23,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SinkPlan
 from tests.contract.amendments import AmendmentContract
+from tests.contract.capture_scopes import CaptureScopeContract
 from tests.contract.snapshots import SnapshotContract
 
 FLOW = "orders"
@@ -81,7 +82,7 @@ class Stored:
         return cls(store.load(flow), store.pending_plan(flow), tuple(store.history(flow, 100)))
 
 
-class CheckpointStoreContract(AmendmentContract, SnapshotContract):
+class CheckpointStoreContract(AmendmentContract, SnapshotContract, CaptureScopeContract):
     """Tests inherited by the tests of each store."""
 
     HISTORY = 5

@@ -53,15 +53,15 @@ class FlowPaths:
     def values_folder(self, path: str) -> str:
         """Return the name of the folder that keeps a node's large value: the flow's, or that of one sink of it.
 
-        Known outputs and snapshots have folders of their own: a databus that does not know their node yet sweeps, at
-        its claim, what no node that it knows refers to.
+        Known outputs, snapshots and scopes have folders of their own: a databus that does not know their node yet
+        sweeps, at its claim, what no node that it knows refers to.
         """
         flow = self.root.rpartition("/flows/")[2].replace("/replays/", ".")
         sink = path.removeprefix(f"{self.sinks}/").partition("/")[0] if path.startswith(f"{self.sinks}/") else ""
         if path == self.of_sink(self.sink_of(sink)).outputs:
             flow = f"{flow}.outputs"
-        elif path == self.snapshot:
-            flow = f"{flow}.snapshot"
+        elif path in (self.snapshot, self.capture_scope):
+            flow = f"{flow}.{path.rpartition('/')[2]}"
         return f"{flow}@{sink}" if sink else flow
 
     @property
@@ -112,6 +112,11 @@ class FlowPaths:
     def snapshot(self) -> str:
         """The flow's snapshot: the unfinished one, or the last."""
         return f"{self.root}/snapshot"
+
+    @property
+    def capture_scope(self) -> str:
+        """Node of what the flow captured at its last claim."""
+        return f"{self.root}/capture_scope"
 
     @property
     def accepted(self) -> str:

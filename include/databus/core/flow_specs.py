@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
     from databus.core.protocols.source import Source
     from databus.core.protocols.splits import Changes
+    from databus.core.state.capture_scope import CaptureScope
     from databus.core.state.plan import SinkPlan, SourcePlan
     from databus.core.tables.schemas import TableSchema
     from databus.core.tables.wanted import ColumnsWanted
@@ -116,6 +117,14 @@ class SourceSpec(Spec):
     def begins_with_snapshot(self) -> bool:
         """Return whether a flow without a checkpoint begins with its tables as they stand."""
         return False
+
+    def capture_scope(self) -> CaptureScope | None:
+        """Return what it captures, where tables that it did not capture before can be read as they stand."""
+        return None
+
+    def snapshot_rows_per_second(self) -> int | None:
+        """Return the most rows per second that are read of tables as they stand; None without a bound."""
+        return None
 
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""

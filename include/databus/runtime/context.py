@@ -29,6 +29,7 @@ from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
 from databus.runtime.recorder_breaker import RecorderBreaker
 from databus.runtime.slot_runner import SlotRunner
+from databus.runtime.snapshot_rate import SnapshotRate
 from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import ColumnLineage
@@ -261,4 +262,7 @@ def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:
     """Return the snapshots of a live flow; what moves rows beside it takes no chunks along."""
     if not isinstance(source, SnapshotSource) or "." in flow.name:
         return None
-    return SnapshotTurns(flow.name, initial=flow.source.begins_with_snapshot())
+    most = flow.source.snapshot_rows_per_second()
+    rate = SnapshotRate(most) if most is not None else None
+    initial, scope = flow.source.begins_with_snapshot(), flow.source.capture_scope()
+    return SnapshotTurns(flow.name, initial, scope, rate)

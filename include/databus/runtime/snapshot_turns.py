@@ -11,10 +11,12 @@ from databus.core.batching import Batching
 from databus.core.positions.offsets import Offset
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.source import Source
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks, Snapshot
+from databus.runtime.snapshot_rate import SnapshotRate
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +31,16 @@ class SnapshotTurns:
     Attributes:
         flow: flow name.
         initial: whether a flow that has moved nothing yet begins with its tables as they stand.
+        scope: what the flow captures; None where its source does not say.
+        rate: rows that may be read; None without a bound.
+        held: whether chunks are left, and the flow's own bounds let none be read just now.
     """
 
     flow: str
     initial: bool = False
+    scope: CaptureScope | None = None
+    rate: SnapshotRate | None = None
+    held: bool = field(default=False, init=False)
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -40,23 +48,37 @@ class SnapshotTurns:
     def begin(
         self, store: CheckpointStore, lease: Lease, source: Source, checkpoint: Checkpoint, who: str, now: datetime
     ) -> None:
-        """Look for a snapshot under a new claim, and begin the initial one of a flow that has moved nothing yet.
+        """Look for a snapshot under a new claim, and begin what is to be read of a new flow or of tables added to one.
+
+        What the flow captures is written down in the same step: of a flow that an earlier databus ran nothing is
+        known, and nothing is read.
 
         Raises:
+            SnapshotRefusedError: added tables cannot be read.
             SourceError: the tables cannot be listed.
             CheckpointError: the store cannot be used.
         """
         self._look(store)
-        if not self.initial or self._known is not None or checkpoint.batch or not isinstance(source, SnapshotSource):
+        if not isinstance(source, SnapshotSource):
             return
-        tables = tuple(source.snapshot_tables())
-        if not tables:
-            return
-        self._known = store.begin_snapshot(
-            self.flow, lease, Snapshot(1, "initial", now, tables), who, "rows from before the flow"
-        )
-        rows = sum(table.estimate or 0 for table in tables)
-        log.info("flow %s: snapshot 1 of %d tables begins, about %d rows", self.flow, len(tables), rows)
+        before = store.capture_scope(self.flow) if self.scope is not None else None
+        if self.initial and self._known is None and not checkpoint.batch:
+            tables, cause, why = tuple(source.snapshot_tables()), "initial", "rows from before the flow"
+        elif self.initial and before is not None and before != self.scope:
+            tables, cause = tuple(source.snapshot_tables_added(before)), "added"
+            more = f" and {len(tables) - 3} more" if len(tables) > 3 else ""
+            why = f"added to the flow: {', '.join(table.table for table in tables[:3])}{more}"
+        else:
+            tables, cause, why = (), "", ""
+        added = Snapshot(1, cause, now, tables) if tables else None
+        if self.scope is not None and before != self.scope:
+            self._known = store.follow_scope(self.flow, lease, self.scope, added, who, why)
+        elif added is not None:
+            self._known = store.begin_snapshot(self.flow, lease, added, who, why)
+        if added is not None and self._known is not None:
+            rows = sum(table.estimate or 0 for table in tables)
+            text = "flow %s: snapshot %d reads %d tables (%s), about %d rows"
+            log.info(text, self.flow, self._known.number, len(tables), why, rows)
 
     def plan(
         self, store: CheckpointStore, source: Source, after: Offset, limit: Batching, now: datetime
@@ -68,9 +90,14 @@ class SnapshotTurns:
         """
         if time.monotonic() - self._looked_at > _LOOK_S:
             self._look(store)
-        snapshot = self._known
+        snapshot, self.held = self._known, False
         if snapshot is None or not snapshot.under_way or not isinstance(source, SnapshotSource):
             return None
+        granted = limit.max_rows if self.rate is None else self.rate.granted()
+        if not granted:
+            self.held = True
+            return None
+        limit = limit.model_copy(update={"max_rows": min(limit.max_rows, granted)})
         planned = source.plan_chunks(after, snapshot, limit)
         if planned is None:
             if not self._waits:
@@ -79,6 +106,9 @@ class SnapshotTurns:
             return None
         self._waits = False
         proposed, behind = planned
+        if self.rate is not None:  # chunks that are read again were read, too
+            read = sum(file.rows + file.superseded for file in proposed.chunks)
+            self.rate.took(read if behind is not None else limit.max_rows)
         if behind is not None and behind.current is None:
             behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)

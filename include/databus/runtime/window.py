@@ -158,7 +158,7 @@ class _Window:
                 if moved is None:
                     if not is_detached(session):  # markers are written again under a lease only
                         self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
-                    if self.control.limits.until_caught_up and behind.idle():
+                    if self.control.limits.until_caught_up and behind.idle() and not self._chunks_held():
                         break
                     continue
                 report, result.checkpoint = moved
@@ -199,8 +199,14 @@ class _Window:
             return False
         if report.plan.chunks is not None and report.plan.chunks.snapshot.under_way:
             return False
+        if self._chunks_held():
+            return False
         end = report.plan.range.end
         return end.compare(counted_as(self._head, end)) in (Ordering.EQUAL, Ordering.AFTER)
+
+    def _chunks_held(self) -> bool:
+        """Return whether the flow's own bounds alone keep chunks of a snapshot back: it has not caught up then."""
+        return self.session.snapshots is not None and self.session.snapshots.held
 
     def _over(self, lease: Lease) -> bool:
         control = self.control

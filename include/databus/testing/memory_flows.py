@@ -35,6 +35,7 @@ class MemoryFlow:
     gaps: list[bytes] = field(default_factory=list)
     paused: bytes | None = None
     snapshot: bytes | None = None
+    scope: bytes | None = None
     sinks: dict[str, MemoryFlow] = field(default_factory=dict)
 
 

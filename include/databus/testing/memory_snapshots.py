@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from databus.checkpoints.codec import encode
+from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import snapshots as changes
 from databus.checkpoints.rules.plans import check_epoch
 from databus.core.state.amendments import Pause
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.snapshot import Snapshot
 from databus.testing.memory_flows import MemoryFlows
@@ -32,6 +33,30 @@ class MemorySnapshots(MemoryFlows):
             self._said(flow, checkpoint, "snapshot", Pause(who, why, self._clock.now()))
             state.snapshot = encode(snapshot.to_json())
             return snapshot
+
+    def capture_scope(self, flow: str) -> CaptureScope | None:
+        """Return what the flow captured at its last claim."""
+        with self._server.changed:
+            data = self._server.flow(flow).scope
+            return decode_as(data, f"capture scope of flow {flow}", CaptureScope.from_json) if data else None
+
+    def follow_scope(
+        self, flow: str, lease: Lease, scope: CaptureScope, added: Snapshot | None, who: str, why: str
+    ) -> Snapshot | None:
+        """Write what the flow captures, with the snapshot of what came with it."""
+        with self._server.changed:
+            state, stored = self._server.flow(flow), self._snapshot(flow)
+            check_epoch(flow, lease.epoch, state.epoch)
+            if self.capture_scope(flow) == scope:
+                return stored
+            if added is not None:
+                checkpoint = amended.require_started(flow, self._load(flow))
+                made = changes.with_added(stored, added)
+                action = "snapshot" if stored is None or made.number > stored.number else "snapshot-added"
+                self._said(flow, checkpoint, action, Pause(who, why, self._clock.now()))
+                state.snapshot, stored = encode(made.to_json()), made
+            state.scope = encode(scope.to_json())
+            return stored
 
     def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
         """Hold the unfinished snapshot."""

@@ -13,6 +13,7 @@ from databus.core.errors import (
 )
 from databus.core.positions.offsets import SequenceOffset
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
+from tests.contract.capture_scopes import ADDED, MORE, SHOP
 from tests.contract.checkpoint_store import (
     DEADLINE_S,
     FLOW,
@@ -81,6 +82,17 @@ class TestLostAnswers:
         proxy.fail_next(fault, f"/flows/{FLOW}/snapshot")
         assert store.pause_snapshot(FLOW, "ada", "a sale") == store.snapshot(FLOW)
         assert (proxy.armed, store.history(FLOW, 1)[0].number) == (0, 4)
+
+    @FAULTS
+    def test_tables_added(self, connect: Connect, proxy: ZooKeeperProxy, fault: Fault, raw: Any) -> None:
+        store = connect(port=proxy.port)
+        lease = started(store)
+        for scope, added in ((SHOP, None), (MORE, ADDED)):
+            proxy.fail_next(fault, f"/flows/{FLOW}/capture_scope")
+            assert store.follow_scope(FLOW, lease, scope, added, "run-1", "added to the flow") == added
+            assert (proxy.armed, store.capture_scope(FLOW), store.snapshot(FLOW)) == (0, scope, added)
+        assert [(e.number, e.action) for e in store.history(FLOW, 10)] == [(2, "snapshot"), (1, "start")]
+        assert raw.get(f"{connect.root}/flows/{FLOW}/capture_scope")[1].version == 1
 
     def test_a_commit_without_chunks_asks_nothing_of_the_snapshot(
         self, connect: Connect, proxy: ZooKeeperProxy

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, HashPartition, Kafka, KafkaTopics, MysqlBinlog
+from databus import Batching, Elasticsearch, Flow, HashPartition, Kafka, KafkaTopics, MysqlBinlog, SnapshotOptions
 from databus.core.flow_specs import SinkSpec, SourceSpec
 from databus.core.spec import Spec
 from databus.registry import kinds, spec_class
@@ -32,7 +32,7 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MysqlBinlog(conn_id="m", tables=("shop.*",)),
         {"start": "earliest", "headroom": timedelta(minutes=1), "on_missing_table": "wait", "on_partition_ddl": "fail",
-         "snapshot": "initial"},
+         "snapshot": "initial", "snapshot_options": SnapshotOptions(threads=2)},
         {"conn_id": "x", "tables": ("x.*",), "exclude_tables": ("shop.a",), "decoder": "library", "flavor": "mariadb",
          "row_filters": (HashPartition(tables=("shop.*",), columns=("id",), partitions=2, keep=(0,)),),
          "large_values_over_bytes": 2048},

@@ -49,6 +49,9 @@ class SnapshotOfMock(MockSource):
     def snapshot_tables(self) -> Sequence[TableProgress]:
         return (TableProgress(FILE.table),)
 
+    def snapshot_tables_added(self, _before: Any) -> Sequence[TableProgress]:
+        return ()
+
     def snapshot_findings(self) -> Sequence[Any]:
         return ()
 

@@ -95,7 +95,8 @@ class FlowNodes:
         if self._large is None:
             return {}
         places = self._places(paths)
-        kept = [paths.snapshot, *(path for place in places for path in (place.checkpoint, place.outputs))]
+        kept = [path for place in places for path in (place.checkpoint, place.outputs)]
+        kept += [paths.snapshot, paths.capture_scope]
         folders = [paths.values_folder(path) for path in kept]
         found = {folder: self._large.names(folder) for folder in folders}
         return {folder: names for folder, names in found.items() if names}
@@ -106,7 +107,7 @@ class FlowNodes:
             return
         places = self._places(paths)
         nodes = [path for place in places for path in (place.checkpoint, place.plan, place.outputs)]
-        nodes += [paths.paused, paths.snapshot]
+        nodes += [paths.paused, paths.snapshot, paths.capture_scope]
         for parent in (paths.gaps, paths.boundaries, paths.backfills, *(place.history for place in places)):
             nodes += [f"{parent}/{name}" for name in self._session.children(parent)]
         contents: dict[str, list[bytes]] = {folder: [] for folder in leftovers}

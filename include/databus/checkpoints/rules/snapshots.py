@@ -43,6 +43,29 @@ def check_begin(flow: str, stored: Snapshot | None, wanted: Snapshot) -> bool:
     )
 
 
+def with_added(stored: Snapshot | None, added: Snapshot) -> Snapshot:
+    """Return the snapshot that reads added tables too: the unfinished one with them at its end, else one of its own.
+
+    A table that is in the unfinished one already was left out of the flow meanwhile, and changes of it with it: it is
+    read from its beginning. The number of its chunks goes on, which ids of rows hold.
+
+    Args:
+        stored: as it stands.
+        added: snapshot of the added tables alone, none begun.
+    """
+    if stored is None or not stored.unfinished:
+        return replace(added, number=1 if stored is None else stored.number + 1)
+    before = {table.table: table for table in stored.tables}
+    anew = [
+        replace(table, chunks=known.chunks, rows=known.rows, superseded=known.superseded)
+        if (known := before.get(table.table)) is not None
+        else table
+        for table in added.tables
+    ]
+    names = {table.table for table in anew}
+    return replace(stored, tables=(*(table for table in stored.tables if table.table not in names), *anew))
+
+
 def paused(flow: str, stored: Snapshot | None, now: datetime) -> Snapshot:  # noqa: ARG001 - as each change is called
     """Return a snapshot that a person holds. Raises CheckpointConflictError where none is unfinished."""
     return replace(_unfinished(flow, stored, "paused"), paused=True)
@@ -64,7 +87,8 @@ def after_batch(stored: Snapshot | None, planned: Snapshot) -> Snapshot:
     """Return the stored snapshot once a batch with chunks is committed.
 
     What a person said since the plan was written stands: a pause while chunks are left, a cancellation in any case,
-    whatever chunks were delivered all the same. Another snapshot that has begun since stays as it is.
+    whatever chunks were delivered all the same. Tables that were appended since are left to read. Another snapshot that
+    has begun since stays as it is.
 
     Args:
         stored: as it stands; None where the node was lost.
@@ -74,9 +98,18 @@ def after_batch(stored: Snapshot | None, planned: Snapshot) -> Snapshot:
         return planned
     if stored.number != planned.number:
         return stored
+    planned = _with_later(stored, planned)
     if stored.cancelled:
         return replace(planned, paused=False, finished_at=stored.finished_at, cancelled=True)
     return replace(planned, paused=stored.paused and planned.unfinished, cancelled=False)
+
+
+def _with_later(stored: Snapshot, planned: Snapshot) -> Snapshot:
+    """Return a planned snapshot with the tables that were appended to the stored one since."""
+    known = {table.table for table in planned.tables}
+    later = tuple(table for table in stored.tables if table.table not in known)
+    whole = replace(planned, tables=(*planned.tables, *later))
+    return whole if whole.current is None else replace(whole, finished_at=None)
 
 
 def _unfinished(flow: str, stored: Snapshot | None, change: str) -> Snapshot:

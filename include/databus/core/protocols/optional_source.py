@@ -10,6 +10,7 @@ from databus.core.findings import Finding
 from databus.core.positions.lag import PartitionLag
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.protocols.source import Source
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
@@ -130,6 +131,16 @@ class SnapshotSource(Source, Protocol):
             conditions: `database.table` → condition in SQL that its rows must meet; all rows of the others.
 
         Raises:
+            SnapshotConditionError: a condition is none, or the server refuses it.
+            SourceError: the tables cannot be listed.
+        """
+        ...
+
+    def snapshot_tables_added(self, before: CaptureScope) -> Sequence[TableProgress]:
+        """Return the tables of the flow that are there and that it did not capture before, as `snapshot_tables` does.
+
+        Raises:
+            SnapshotRefusedError: they cannot be read, or the account does not see whether they are there.
             SnapshotConditionError: a condition is none, or the server refuses it.
             SourceError: the tables cannot be listed.
         """

@@ -9,6 +9,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
@@ -193,6 +194,36 @@ class Snapshots(Protocol):
         Raises:
             SnapshotUnfinishedError: another one is unfinished.
             CheckpointConflictError: its number was used, or the flow has no checkpoint yet.
+            StaleEpochError: another run claimed the flow since.
+        """
+        ...
+
+    def capture_scope(self, flow: str) -> CaptureScope | None:
+        """Return what the flow captured at its last claim; None where no claim has said so yet."""
+        ...
+
+    def follow_scope(
+        self, flow: str, lease: Lease, scope: CaptureScope, added: Snapshot | None, who: str, why: str
+    ) -> Snapshot | None:
+        """Write what the flow captures, and the snapshot of the tables that came with it, in one step.
+
+        Nothing is written where the scope stands there already: then its tables were added with it.
+
+        Args:
+            flow: flow name.
+            lease: the claim, whose epoch is checked.
+            scope: what the flow captures now.
+            added: snapshot of the tables to be read for it, none begun. Where another one is unfinished its tables are
+                appended to that; else it begins, with the number after the last one's. None where nothing is to be
+                read; then no history is written.
+            who: run.
+            why: reason.
+
+        Returns:
+            The flow's snapshot as it stands then.
+
+        Raises:
+            CheckpointConflictError: the flow has no checkpoint yet.
             StaleEpochError: another run claimed the flow since.
         """
         ...

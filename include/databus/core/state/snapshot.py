@@ -103,7 +103,7 @@ class Snapshot:
 
     Attributes:
         number: number of the snapshot in its flow, from 1.
-        cause: "initial", "request" or "repair".
+        cause: "initial", "request", "repair", or "added" of tables that a changed flow captures since.
         begun_at: when it was begun.
         tables: progress by table.
         paused: whether a person holds it.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.snapshot import Snapshot
@@ -121,6 +122,26 @@ class AttachedOnlyStore(ABC):
         """
         self.require_attached(flow, "no snapshot can begin")
         return self._retried.begin_snapshot(flow, lease, snapshot, who, why)
+
+    def capture_scope(self, flow: str) -> CaptureScope | None:
+        """Return what the flow captured at its last claim.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "what it captured is not known")
+        return self._retried.capture_scope(flow)
+
+    def follow_scope(
+        self, flow: str, lease: Lease, scope: CaptureScope, added: Snapshot | None, who: str, why: str
+    ) -> Snapshot | None:
+        """Write what the flow captures, with the snapshot of what came with it.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its tables cannot be written down")
+        return self._retried.follow_scope(flow, lease, scope, added, who, why)
 
     def pause_snapshot(self, flow: str, who: str, why: str) -> Snapshot:
         """Hold the unfinished snapshot.

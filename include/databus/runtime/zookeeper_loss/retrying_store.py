@@ -104,6 +104,8 @@ class RetryingStore:
 
     snapshot = retried(Snapshots.snapshot)
     begin_snapshot = retried(Snapshots.begin_snapshot)
+    capture_scope = retried(Snapshots.capture_scope)
+    follow_scope = retried(Snapshots.follow_scope)
     pause_snapshot = retried(Snapshots.pause_snapshot)
     resume_snapshot = retried(Snapshots.resume_snapshot)
     cancel_snapshot = retried(Snapshots.cancel_snapshot)

@@ -22,6 +22,7 @@ from databus.core.protocols.optional_source import Turns
 from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
@@ -210,6 +211,10 @@ class MysqlBinlogSource:
     def snapshot_tables(self, conditions: Mapping[str, str] | None = None) -> Sequence[TableProgress]:
         """Return the flow's tables as they stand, none begun; see `SnapshotSource`."""
         return self._chunks.tables(conditions or {})
+
+    def snapshot_tables_added(self, before: CaptureScope) -> Sequence[TableProgress]:
+        """Return the tables that are there and that the flow did not capture before; see `SnapshotSource`."""
+        return self._chunks.added(before)
 
     def snapshot_findings(self) -> Sequence[Finding]:
         """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""

@@ -15,9 +15,11 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.address import LARGE_VALUE_OVER_BYTES, MOST_BYTES
+from databus.sources.mysql.snapshot_options import SnapshotOptions
 
 if TYPE_CHECKING:
     from databus.core.protocols.source import Source
@@ -28,7 +30,7 @@ GTID_PREFIX = "gtid:"
 OnMissingTable = Literal["fail", "wait"]
 OnPartitionDdl = Literal["event", "fail"]
 BeginsWith = Literal["never", "initial"]
-_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event", "snapshot": "never"}
+_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event", "snapshot": "never", "snapshot_options": None}
 
 
 class MysqlBinlog(SourceSpec):
@@ -46,7 +48,10 @@ class MysqlBinlog(SourceSpec):
             time (ISO 8601; UTC without a zone).
         snapshot: "initial" lets a flow without a checkpoint begin with the rows that its tables hold: they are read in
             chunks beside the stream and delivered as op "r"; nothing is missing, and nothing comes twice. `start` is
-            left unset then. "never" (default) delivers changes alone.
+            left unset then. A table that is added to such a flow is read by itself. "never" (default) delivers
+            changes alone.
+        snapshot_options: how tables are read as they stand, e.g. SnapshotOptions(max_rows_per_second=20_000); default
+            None: all rows, as fast as batches take them along.
         decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
             wrong).
         flavor: "mysql", "mariadb", or "auto" (default) to ask the server.
@@ -69,7 +74,7 @@ class MysqlBinlog(SourceSpec):
 
     kind: ClassVar[str] = "mysql_binlog"
     without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"start", "snapshot", "headroom", "on_missing_table", "on_partition_ddl"}
+        {"start", "snapshot", "snapshot_options", "headroom", "on_missing_table", "on_partition_ddl"}
     )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
@@ -84,6 +89,7 @@ class MysqlBinlog(SourceSpec):
     row_filters: tuple[AnyRowFilter, ...] = ()
     start: str = "latest"
     snapshot: BeginsWith = "never"
+    snapshot_options: SnapshotOptions | None = None
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom: Duration = Field(timedelta(hours=6), ge=ZERO)
@@ -101,6 +107,11 @@ class MysqlBinlog(SourceSpec):
             return tuple(check_pattern(p) for p in patterns)
         except ConfigError as error:
             raise ValueError(f"{error.message} {error.hint}") from None
+
+    @field_validator("snapshot_options", mode="before")
+    @classmethod
+    def _stored_options_are_read(cls, value: object) -> object:
+        return SnapshotOptions.from_stored(value) if isinstance(value, dict) else value
 
     @field_validator("start", mode="before")
     @classmethod
@@ -130,6 +141,19 @@ class MysqlBinlog(SourceSpec):
                 "older changes would come after the rows that hold them. Leave start unset."
             )
         return self
+
+    @model_validator(mode="after")
+    def _conditions_are_of_its_tables(self) -> MysqlBinlog:
+        capture = TableCapture(self.tables, self.exclude_tables)
+        for table in self.snapshot_options.where if self.snapshot_options else ():
+            if not capture(*table.split(".", 1)):
+                raise ValueError(f"snapshot_options.where: {table} is none of the flow's tables")
+        return self
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options as plain JSON, those of snapshots by their stored names, too."""
+        options = self.snapshot_options
+        return super().stored() | {"snapshot_options": options.stored() if options is not None else None}
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
@@ -170,6 +194,14 @@ class MysqlBinlog(SourceSpec):
     def begins_with_snapshot(self) -> bool:
         """Tell whether it begins with the tables as they stand."""
         return self.snapshot == "initial"
+
+    def capture_scope(self) -> CaptureScope:
+        """Return the patterns of what is captured and of what is left out."""
+        return CaptureScope(self.tables, self.exclude_tables)
+
+    def snapshot_rows_per_second(self) -> int | None:
+        """Return the bound of the snapshots' options."""
+        return self.snapshot_options.max_rows_per_second if self.snapshot_options is not None else None
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection."""

@@ -18,6 +18,7 @@ from databus.core.errors.source import (
     SourceError,
 )
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
@@ -28,6 +29,7 @@ from databus.sources.mysql.planned_ranges import PlannedRanges
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.snapshot.added_tables import added_tables
 from databus.sources.mysql.snapshot.chunk_file import open_chunk, without_touched
 from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
 from databus.sources.mysql.snapshot.chunks_ahead import ChunksAhead
@@ -37,9 +39,6 @@ from databus.sources.mysql.snapshot.touched_keys import redefined, touched_keys
 from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)
-
-THREADS = 1
-"""Views that a batch's chunks are read in side by side."""
 
 _REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)", "(MySQL error 1205)")
 """Errors of a view that is older than the definition of a table, of tables and columns that are gone meanwhile, and of
@@ -59,13 +58,18 @@ class ChunkPlanner:
     def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
         # A connection of its own: chunks are read ahead in another thread.
-        self._reader = SnapshotReader(MysqlServer(from_log.server.connection, spec.flavor), ranges.capture, THREADS)
+        server = MysqlServer(from_log.server.connection, spec.flavor)
+        self._reader = SnapshotReader(server, ranges.capture, spec.snapshot_options)
         self._ahead = ChunksAhead(self._reader)
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""
         self._ahead.drop()
         return self._reader.tables(conditions)
+
+    def added(self, before: CaptureScope) -> Sequence[TableProgress]:
+        """Return the tables that the flow did not capture before; see `SnapshotSource.snapshot_tables_added`."""
+        return added_tables(self._log.server, self._ranges.capture, before, self._spec.snapshot_options)
 
     def plan(
         self, start: BinlogOffset, snapshot: Snapshot, limit: Batching, *, known: bool
@@ -105,7 +109,11 @@ class ChunkPlanner:
             except BaseException:
                 self._drop(store, [chunk.file for chunk in read[0]])
                 raise
-            if (behind := planned[1]) is not None and behind.current is not None:
+            behind, bounded = (
+                planned[1],
+                self._spec.snapshot_options is not None and self._spec.snapshot_options.bounded,
+            )
+            if behind is not None and behind.current is not None and not bounded:
                 self._ahead.begin(self._log.server.binlog(planned[0].range.end), behind, limit, store)
             return planned
 

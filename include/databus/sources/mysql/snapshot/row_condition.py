@@ -31,10 +31,14 @@ def row_condition(definition: TableDefinition, where: str) -> str:
         SnapshotConditionError: it holds `;`, a comment, an open quote or parenthesis, a `?`, or would write or lock.
     """
     where = where.strip()
-    for reading in _READINGS:
-        if fault := _fault(reading, where):
-            raise _refused(definition, where, fault)
+    if fault := condition_fault(where):
+        raise _refused(definition, where, fault)
     return f"({where})" if where else ""
+
+
+def condition_fault(where: str) -> str:
+    """Return why a text is no condition that can stand in parentheses; "" where nothing is wrong with it."""
+    return next((fault for reading in _READINGS if (fault := _fault(reading, where.strip()))), "")
 
 
 def checked_condition(query: Query, definition: TableDefinition, where: str) -> str:

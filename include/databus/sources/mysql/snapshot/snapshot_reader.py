@@ -24,6 +24,7 @@ from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.next_chunks import MostChunks, NextChunk, NextChunks, ReadTable
 from databus.sources.mysql.snapshot.snapshot_preflight import grant_named
 from databus.sources.mysql.snapshot.table_reader import read_table
+from databus.sources.mysql.snapshot_options import SnapshotOptions
 from databus.sources.mysql.tables.information_schema import MysqlColumns
 
 BATCH_S = 1.0
@@ -58,24 +59,27 @@ class SnapshotReader:
     Args:
         server: the server, for what is asked outside of views; nobody else's while chunks are read.
         capture: the flow's tables.
-        threads: views that are read side by side, from 1; with more than one, another one finds the bounds.
+        options: order of tables, their conditions, size of chunks, views side by side; None for the defaults. With more
+            than one view, another one finds the bounds.
     """
 
-    def __init__(self, server: MysqlServer, capture: TableCapture, threads: int = 1):
-        self._server, self._capture, self._threads = server, capture, threads
+    def __init__(self, server: MysqlServer, capture: TableCapture, options: SnapshotOptions | None = None):
+        self._server, self._capture, self._options = server, capture, options or SnapshotOptions()
 
     def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
-        """Return the flow's tables as they stand, by name, with the rows that the server estimates.
+        """Return the flow's tables as they stand, in the order of reading, with the rows that the server estimates.
 
         Args:
-            conditions: `database.table` → condition that its rows must meet.
+            conditions: `database.table` → condition that its rows must meet; of the others the options say it.
 
         Raises:
             SnapshotConditionError: a condition is none, or the server refuses it.
             SourceError: the tables cannot be listed.
         """
         columns = MysqlColumns(self._server)
+        conditions = self._options.conditions(conditions)
         names = sorted(name for name in columns.table_names() if self._capture(name.database, name.table))
+        names.sort(key=lambda name: self._options.place_of(str(name)))
         found = columns.definitions(sorted({name.database for name in names}))
         made = []
         for name in names:
@@ -114,11 +118,12 @@ class SnapshotReader:
         stop = stop or threading.Event()
         try:
             with ExitStack() as stack:
-                count = self._threads + 1 if self._threads > 1 else 1
-                views = [stack.enter_context(self._view(covers)) for _ in range(count)]
-                most = MostChunks(limit.max_rows, -(-limit.max_rows // self._threads), BATCH_S)
+                threads = self._options.threads
+                views = [stack.enter_context(self._view(covers)) for _ in range(threads + 1 if threads > 1 else 1)]
+                share = -(-limit.max_rows // threads)
+                most = MostChunks(limit.max_rows, min(share, self._options.chunk_rows or share), BATCH_S)
                 bounds = NextChunks(self._server, self._capture, views[0].opened, snapshot, most)
-                if self._threads > 1:
+                if threads > 1:
                     self._side_by_side(views[1:], bounds, chunks, store, stop)
                 else:
                     self._in_view(views[0], bounds, chunks, store, stop)

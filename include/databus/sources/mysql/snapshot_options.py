@@ -66,6 +66,11 @@ class SnapshotOptions(Spec):
         unsaid = super(SnapshotOptions, type(self)()).stored()
         return {name: value for name, value in super().stored().items() if value != unsaid[name]}
 
+    @property
+    def bounded(self) -> bool:
+        """Whether time or the server's load decide how much is read: then nothing is read before it is asked for."""
+        return not self.stored().keys() <= {"where", "first", "chunk_rows", "threads"}
+
     def conditions(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return table → condition; those that a person gave stand before its own."""
         return {**self.where, **{table: where for table, where in given.items() if where}}

@@ -62,7 +62,7 @@ class ChunkPlanner:
         self._reader = SnapshotReader(own, ranges.capture, spec.snapshot_options)
         self._ahead = ChunksAhead(self._reader)
         # Where a flow bounds its reads, each is asked for when it may be.
-        self._reads_ahead = spec.snapshot_rows_per_second() is None
+        self._reads_ahead = spec.snapshot_options is None or not spec.snapshot_options.bounded
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""

@@ -28,16 +28,13 @@ KEYS = 12
 
 
 class Model:
-    """A table with its log, a flow that carries it over, and a sink; each is at once source, reads, wait and state."""
+    """A log of one table, a flow that carries it over, and a sink; each is at once source, reads, wait and state."""
 
     def __init__(self, seed: int, busy: float):
         self.chance, self.busy = random.Random(seed), busy
         self.log: list[tuple[int, bytes | None]] = []
-        self.table: dict[int, bytes] = {}
         self.records: list[tuple[int, bytes | None]] = []
         self.delivered = self.committed = 0
-        self.spoilt: dict[int, bytes | None] = {}
-        self.watched: dict[int, int] = {}
         self.source, self.schemas, self.end = self, {TABLE: SCHEMA}, 0
         for key in range(100, 104):
             self.change(key, b'"still"')
@@ -46,10 +43,6 @@ class Model:
 
     def change(self, key: int, value: bytes | None) -> None:
         self.log.append((key, value))
-        if value is None:
-            self.table.pop(key, None)
-        else:
-            self.table[key] = value
 
     def writes(self, share: float | None = None) -> None:
         """Write a little, to and fro between few values, and let the sink go on or not."""
@@ -79,7 +72,8 @@ class Model:
         named = conditions[TABLE]
         for half in (range(KEYS // 2), range(KEYS // 2, 200)):
             self.writes()
-            rows = [(key, value) for key, value in sorted(self.table.items()) if key in half]
+            shown = dict(self.log[: self.chance.randint(covers, len(self.log))])  # a view may be behind the log
+            rows = [(key, value) for key, value in sorted(shown.items()) if key in half and value is not None]
             if named:
                 chosen = set(map(int, named.partition("(")[2].rstrip(")").split(", ")))
                 rows = [row for row in rows if row[0] in chosen]

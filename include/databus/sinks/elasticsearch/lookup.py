@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
-import ssl
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from databus.core.connections import Connection
 from databus.core.errors.sink import SinkError
-from databus.sinks.elasticsearch.client import DEFAULT_TIMEOUT_S, addresses, no_answer, refused, tls_files, where
+from databus.sinks.elasticsearch.client import refused, where
+from databus.sinks.elasticsearch.node_requests import NodeRequests
 
 
 class DocumentLookup:
@@ -24,13 +21,8 @@ class DocumentLookup:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._conn = connection
         self._where = where(connection)
-        self._open: http.client.HTTPConnection | None = None
-        self._headers = {"Content-Type": "application/json"}
-        if connection.login:
-            login = f"{connection.login}:{connection.password.get_secret_value()}"
-            self._headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        self._nodes = NodeRequests(connection)
 
     def get(self, index: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return id → what the server has of a document, of those that are there; in real time.
@@ -59,66 +51,13 @@ class DocumentLookup:
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._nodes.close()
 
     def _ask(self, path: str, body: str, place: str) -> tuple[int, Any]:
-        """Ask the node that answered last, else one after the other."""
-        if self._open is not None:
-            try:
-                return self._asked(self._open, path, body)
-            except (OSError, http.client.HTTPException):
-                self.close()  # closed by the server since
-        failed: Exception | None = None
-        for node in addresses(self._conn):
-            asked = self._client(node)
-            try:
-                answer = self._asked(asked, path, body)
-            except (OSError, http.client.HTTPException) as error:
-                asked.close()
-                failed = error
-                continue
-            self._open = asked
-            return answer
-        assert failed is not None  # noqa: S101 - a connection has at least one node
-        raise no_answer(place, type(failed).__name__, failed, refused_tls=isinstance(failed, ssl.SSLError)) from failed
-
-    def _asked(self, client: http.client.HTTPConnection, path: str, body: str) -> tuple[int, Any]:
-        client.request("POST" if body else "GET", path, body or None, self._headers)
-        answer = client.getresponse()
-        text = answer.read()
+        status, text = self._nodes.ask(path, body, place)
         try:
-            return answer.status, json.loads(text)
+            return status, json.loads(text)
         except ValueError:
-            if answer.status == 200:
+            if status == 200:
                 raise SinkError(f"{self._where}: the answer to {path} is no JSON") from None
-            return answer.status, text.decode("utf-8", "replace")
-
-    def _client(self, node: Mapping[str, Any]) -> http.client.HTTPConnection:
-        extra = self._conn.extra
-        timeout = float(extra.get("timeout_s", DEFAULT_TIMEOUT_S))
-        if not node["use_ssl"]:
-            return http.client.HTTPConnection(node["host"], node["port"], timeout=timeout)
-        context = tls_files(self._conn).context(self._conn.conn_id)
-        if not extra.get("ca_certs") and not os.environ.get("SSL_CERT_FILE"):
-            import certifi  # what opensearch-py trusts as well
-
-            context.load_verify_locations(certifi.where())
-        named = extra.get("ssl_assert_hostname")
-        if named is False:
-            context.check_hostname = False
-        return _NamedHost(node["host"], node["port"], timeout, context, named if isinstance(named, str) else None)
-
-
-class _NamedHost(http.client.HTTPConnection):
-    """HTTP over TLS with a server whose certificate may name another host than the one that is asked."""
-
-    def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext, named: str | None) -> None:
-        super().__init__(host, port, timeout=timeout)
-        self._context, self._named = context, named or host
-
-    def connect(self) -> None:
-        """Connect, and shake hands."""
-        super().connect()
-        self.sock = self._context.wrap_socket(self.sock, server_hostname=self._named)
+            return status, text.decode("utf-8", "replace")

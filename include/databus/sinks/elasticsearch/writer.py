@@ -31,7 +31,8 @@ from databus.sinks.elasticsearch.clearing import (
 )
 from databus.sinks.elasticsearch.client import connect, where
 from databus.sinks.elasticsearch.documents import RowWrite, document_id, ids_may_meet, key_names, tombstone
-from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body
+from databus.sinks.elasticsearch.index_names import target_of as index_target
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
@@ -132,7 +133,7 @@ class ElasticsearchWriter:
     def _writes(
         self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: DocumentTally, versions: RowVersions
     ) -> Iterator[RowWrite | EmptyingStatement]:
-        target_of = lru_cache(maxsize=10_000)(self._target)
+        target_of = lru_cache(maxsize=10_000)(partial(index_target, self.spec, self.flow))
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
@@ -203,11 +204,6 @@ class ElasticsearchWriter:
                 f"{where(self.connection)}: {subject}: its table was emptied at version {emptied}, and {why}",
                 hint="ZooKeeper was restored from an older copy, or another flow writes to the index.",
             )
-
-    def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
-        full_name = f"{database}.{table}"
-        index = index_name(self.spec.index, flow=self.flow, database=database, table=table, route=route)
-        return full_name, index, full_name if self.spec.ids == "table_key" else ""
 
 
 def windows(

@@ -37,6 +37,7 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
+from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
@@ -229,6 +230,22 @@ class MysqlBinlogSource:
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
         """Return the plan of a range with the chunks that were planned with it."""
         return self._chunks.with_chunks(plan, chunks)
+
+    def read_chunks(
+        self, covers: Offset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
+        """Read the next chunks by themselves; see `ComparableSource`."""
+        plan, behind, high = self._chunks.read_alone(self._server.binlog(covers), snapshot, limit)
+        self._filters.check(plan.tables)
+        return plan, behind, high
+
+    def end_of_log(self, standing: Offset) -> BinlogOffset:
+        """Return the end of the log, counted as a place of the flow is; see `ComparableSource`."""
+        return after_reads(self._server, self._server.binlog(standing))
+
+    def drop_chunks(self, plan: SourcePlan) -> None:
+        """Delete the chunk files of a plan."""
+        self._chunks.discard(plan)
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""

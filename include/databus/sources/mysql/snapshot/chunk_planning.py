@@ -98,6 +98,21 @@ class ChunkPlanner:
                 self._drop(store, [chunk.file for chunk in chunks])
                 raise
 
+    def read_alone(
+        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
+        """Read the next chunks without the log that goes with them; see `ComparableSource.read_chunks`."""
+        store = self._log.stores.chunks(self._log.server.identity)
+        chunks, after = self._reader.read(covers, snapshot, limit, store)
+        files = [chunk.file for chunk in chunks]
+        try:
+            high = after_reads(self._log.server, covers)
+            plan = self.with_chunks(SourcePlan(OffsetRange(covers, covers), (), 0, 0), files)
+        except BaseException:
+            self._drop(store, files)
+            raise
+        return plan, _counted(after, files), high
+
     def _behind(self, start: BinlogOffset) -> int:
         """Return the bytes of the log behind a place."""
         head = self._log.server.head()

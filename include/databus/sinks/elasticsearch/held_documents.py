@@ -16,12 +16,12 @@ from databus.core.connections import Connection
 from databus.core.errors.sink import SinkAccessError, SinkError, SinkUnavailableError, ValidationRefusedError
 from databus.core.events import Op
 from databus.core.protocols.validated_sink import held_schema
-from databus.sinks.canonical_json import canonical, parsed
 from databus.sinks.elasticsearch.client import refused, where
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
 from databus.sinks.elasticsearch.index_names import target_of
 from databus.sinks.elasticsearch.node_requests import LongAnswerError, NodeRequests
 from databus.sinks.elasticsearch.spec import Elasticsearch
+from databus.sinks.row_state import canonical, canonical_text, parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,7 @@ def expected(spec: Elasticsearch, flow: str, encoded: pa.RecordBatch) -> pa.Reco
         _, index, prefix = target_of(spec, flow, database, table, route)
         outputs.append(index)
         keys.append(None if key is None else document_id(key.decode(), prefix).encode())
-        gone = op == Op.DELETE or document is None
-        contents.append(None if gone else canonical(parsed(document)))
+        contents.append(None if op == Op.DELETE else canonical_text(document))
     nothing = pa.nulls(len(outputs), pa.string())
     made = [pa.array(outputs, pa.string()), pa.array(keys, pa.binary()), pa.array(contents, pa.binary()), nothing]
     return pa.RecordBatch.from_arrays(made, schema=held_schema())

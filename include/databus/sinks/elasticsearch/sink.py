@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from databus.sinks.elasticsearch.client import connect, silent_refusal, where
 from databus.sinks.elasticsearch.documents import ids_may_meet
 from databus.sinks.elasticsearch.evidence import evidence
 from databus.sinks.elasticsearch.held_documents import HeldDocuments, expected
+from databus.sinks.elasticsearch.held_keys import row_keys
 from databus.sinks.elasticsearch.index_names import create_body, index_name
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
@@ -146,6 +147,10 @@ class ElasticsearchSink:
             held.close()
             raise
         return held
+
+    def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> list[bytes] | None:
+        """Return the key JSON of those ids that a row of a table may have; see `held_keys.row_keys`."""
+        return row_keys(table, (key.decode() for key in keys), shared=self.spec.ids == "table_key")
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""

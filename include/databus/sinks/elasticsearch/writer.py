@@ -13,11 +13,12 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from databus.binlog.log.events import HEADER_BYTES
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
 from databus.core.errors.sink import SinkConflictError, SinkError, SinkSettingError
 from databus.core.events import Op
-from databus.core.positions.offsets import Offset
+from databus.core.positions.offsets import BinlogOffset, Offset
 from databus.rows.versions import RowVersions, versions_of
 from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome, hint_of
 from databus.sinks.elasticsearch.clearing import (
@@ -113,7 +114,10 @@ class ElasticsearchWriter:
             indices = Indices(client, place, body, shared=spec.ids is not None)
             versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
-            bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
+            apart = HEADER_BYTES if isinstance(self.end, BinlogOffset) else 0
+            bulk = Bulk(
+                client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging, apart=apart
+            )
             tally = DocumentTally(spec.sink_name)
             newer = NewerDocuments(client, place) if self.again else None
             clearing = Clearing(client, place, indices, bulk, tally, spec.ids, spec.soft_deletes)

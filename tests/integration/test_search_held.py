@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +28,8 @@ ITEMS = TableSchema(1, "shop", "Items", (), ("id",))
 
 def held(to: Any, *indices: str) -> dict[tuple[str, str], Any]:
     """Return what `rows` yields, the later row of a key in place of an earlier one."""
-    opened = to.sink.held(indices or (to.index(),))
-    try:
+    with closing(to.sink.held(indices or (to.index(),))) as opened:
         batches = list(opened.rows())
-    finally:
-        opened.close()
     assert all(batch.schema == held_schema() for batch in batches)
     return stated(batches)
 
@@ -41,11 +39,8 @@ def looked(to: Any, *pairs: tuple[str, str]) -> dict[tuple[str, str], Any]:
         [{"output": index, "key": key.encode()} for index, key in pairs],
         pa.schema([("output", pa.string()), ("key", pa.binary())]),
     )
-    opened = to.sink.held(sorted({index for index, _ in pairs}))
-    try:
+    with closing(to.sink.held(sorted({index for index, _ in pairs}))) as opened:
         found = opened.look(keys)
-    finally:
-        opened.close()
     assert found.select(["output", "key"]).equals(keys)
     return stated([found])
 
@@ -127,7 +122,8 @@ def test_pages_of_several_shards_miss_nothing(target, monkeypatch):
     rows = [change("r", n, {"n": n}, 100) for n in range(200)]
     to.write(*rows)
     to.write(*(change("u", n, {"n": -n}, 200) for n in range(0, 200, 3)))
-    pages = list(to.sink.held([to.index()]).rows())
+    with closing(to.sink.held([to.index()])) as opened:
+        pages = list(opened.rows())
     assert len(pages) > 200 / 7
     assert sum(page.num_rows for page in pages) == 200
     assert stated(pages) == expected(to, *rows, *(change("u", n, {"n": -n}) for n in range(0, 200, 3)))
@@ -141,11 +137,12 @@ def test_a_document_that_is_written_while_pages_are_read_is_among_them(target, m
     rows = [change("r", n, {"n": 0}, 100) for n in range(100)]
     to.write(*rows)
     pages = []
-    for number, page in enumerate(to.sink.held([to.index()]).rows()):
-        pages.append(page)
-        if number < 5:  # those that were read, and those that were not
-            to.write(*(change("u", n, {"n": number + 1}, 200 + number) for n in (3, 50 + number, 99)))
-            to.client.indices.refresh(index=to.index())
+    with closing(to.sink.held([to.index()])) as opened:
+        for number, page in enumerate(opened.rows()):
+            pages.append(page)
+            if number < 5:  # those that were read, and those that were not
+                to.write(*(change("u", n, {"n": number + 1}, 200 + number) for n in (3, 50 + number, 99)))
+                to.client.indices.refresh(index=to.index())
     assert set(stated(pages)) == set(expected(to, *rows))
     newest = (change("u", 3, {"n": 5}), *(change("u", 50 + n, {"n": n + 1}) for n in range(5)))
     assert expected(to, *newest).items() <= stated(pages).items()

@@ -399,8 +399,8 @@ def test_a_snapshot_s_row_replaces_what_somebody_wrote_by_hand_while_nothing_was
     rows = [change("c", n, {"n": n}, 200) for n in range(4)]
     to.write(*rows, end=200, end_file="bin.000001")
     standing = to.documents()
-    for text in ("one", "two"):
-        to.client.index(index=to.index(), id="1", body={"id": 1, "n": text})
+    for wrong in (-1, -2):
+        to.client.index(index=to.index(), id="1", body={"id": 1, "n": wrong})
     to.client.delete(index=to.index(), id="2")
     read = [{**row, "op": "r"} for row in rows]
     receipt = to.write(*read, end=200, end_file="bin.000001")

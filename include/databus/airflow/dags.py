@@ -39,6 +39,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     spark_conn_id: str | None = None,
     tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
+    validate_every: timedelta | None = None,
     **dag_options: Any,
 ) -> DAG:
     """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
@@ -71,6 +72,9 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             Airflow more than a second of CPU. Default None, together in economy mode on Spark Connect, else separate.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
             e.g. timedelta(hours=1); default one day, None for no such DAG.
+        validate_every: time between two comparisons of the flow's sinks with its source's tables by a DAG
+            `<flow>_validate`, e.g. timedelta(days=1): its task fails where a row differs. It reads the tables whole.
+            Default None, no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -140,6 +144,13 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 
         conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
         beside = [backfill_dag(flow, backfill_every, conn_id, options)]
+    if validate_every is not None:
+        from databus.airflow.validations import validation_dag
+
+        if validate_every < SHORTEST:
+            raise ConfigError(f"{caller()}: validate_every={validate_every} is shorter than 5 seconds")
+        conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
+        beside.append(validation_dag(flow, validate_every, runs.between, conn_id, options))
     for made in (dag, *beside):
         made.fileloc = caller().rpartition(":")[0]
     return dag

@@ -94,7 +94,7 @@ class HeldDocuments:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """See `HeldState.rows`."""
         for index in self.indices:
-            if self._asked(index, "_refresh", "{}", "refresh") is not None:
+            if self._asked(index, "_refresh", "", "refresh") is not None:
                 yield from self._pages(index)
 
     def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:

@@ -46,7 +46,7 @@ class HeldTopics:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the records of all keys up to the end that the topics have now; see `HeldState.rows`."""
-        for messages in self._read({place: OFFSET_BEGINNING for place in self._places}):
+        for messages in self._read(dict.fromkeys(self._places, OFFSET_BEGINNING)):
             yield batch_of(
                 [
                     (m.topic(), m.key(), state_of(m.value(), self._envelope), _version(m))

@@ -144,16 +144,24 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 
         conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
         beside = [backfill_dag(flow, backfill_every, conn_id, options)]
-    if validate_every is not None:
-        from databus.airflow.validations import validation_dag
-
-        if validate_every < SHORTEST:
-            raise ConfigError(f"{caller()}: validate_every={validate_every} is shorter than 5 seconds")
-        conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
-        beside.append(validation_dag(flow, validate_every, runs.between, conn_id, options))
+    beside += _validation(flow, validate_every, runs.between, spark_conn_id if engine == "connect" else None, options)
     for made in (dag, *beside):
         made.fileloc = caller().rpartition(":")[0]
     return dag
+
+
+def _validation(
+    flow: Flow, every: timedelta | None, between: timedelta, conn_id: str | None, options: dict[str, Any]
+) -> list[DAG]:
+    if every is None:
+        return []
+    from databus.airflow.validations import validation_dag
+
+    if every < SHORTEST:
+        raise ConfigError(
+            f"{caller()}: validate_every={every} is shorter than 5 seconds", hint="Give timedelta(days=1), for example."
+        )
+    return [validation_dag(flow, every, between, conn_id or "spark_connect_default", options)]
 
 
 def _three_tasks(

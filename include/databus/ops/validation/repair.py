@@ -12,7 +12,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
-from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.validation.result import Validation
 from databus.runtime.context import Services
@@ -117,7 +117,7 @@ def repair(flow: Flow, services: Services, wanted: Repair, said: Attribution, wa
     return begun
 
 
-def _tables(flow: Flow, services: Services, conditions: Mapping[str, str]) -> tuple:
+def _tables(flow: Flow, services: Services, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with closing(flow.source.open(services.connections, context)) as source:
         if not isinstance(source, SnapshotSource):

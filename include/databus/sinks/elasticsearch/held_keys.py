@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from databus.core.tables.schemas import TableSchema
 
@@ -36,6 +36,16 @@ def row_keys(table: TableSchema, ids: Iterable[str], *, shared: bool) -> list[by
         pairs = (f"{json.dumps(name)}:{value}" for name, value in zip(key, values, strict=True))
         found.append(f"{{{','.join(pairs)}}}".encode())
     return found
+
+
+def table_of(text: str, tables: Sequence[str]) -> str | None:
+    """Return the table whose name an id begins with; "" where none of them, None of an id that does not name its table.
+
+    A colon in a table's name lets two names fit: the longer one is refused by the sink.
+    """
+    if _DIGEST.fullmatch(text):
+        return None
+    return next((name for name in tables if text.startswith(f"{name}:")), "")
 
 
 def _values(text: str) -> list[str]:

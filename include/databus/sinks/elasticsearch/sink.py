@@ -23,7 +23,7 @@ from databus.sinks.elasticsearch.client import connect, silent_refusal, where
 from databus.sinks.elasticsearch.documents import ids_may_meet
 from databus.sinks.elasticsearch.evidence import evidence
 from databus.sinks.elasticsearch.held_documents import HeldDocuments, expected
-from databus.sinks.elasticsearch.held_keys import row_keys
+from databus.sinks.elasticsearch.held_keys import row_keys, table_of
 from databus.sinks.elasticsearch.index_names import create_body, index_name
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
@@ -151,6 +151,10 @@ class ElasticsearchSink:
     def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> list[bytes] | None:
         """Return the key JSON of those ids that a row of a table may have; see `held_keys.row_keys`."""
         return row_keys(table, (key.decode() for key in keys), shared=self.spec.ids == "table_key")
+
+    def table_of(self, key: bytes, tables: Sequence[str]) -> str | None:
+        """Return of which of some tables an id is; None where ids do not name their table."""
+        return table_of(key.decode(), tables) if self.spec.ids == "table_key" else None
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""

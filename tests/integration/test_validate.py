@@ -1,4 +1,4 @@
-"""`databus validate` on Kafka: what was altered in a topic is named, and nothing else, whatever is written meanwhile."""
+"""`databus validate` on Kafka: what was altered in a topic is named, and nothing else, whatever writers do."""
 
 from __future__ import annotations
 
@@ -202,7 +202,5 @@ def test_a_topic_that_forgets_is_refused_by_name(
 ) -> None:
     compared = Compared(world, tmp_path, monkeypatch, topic_config={})
     world.run(compared.flow)
-    with pytest.raises(
-        ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=delete, retention"
-    ):
+    with pytest.raises(ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=delete, ret"):
         compared()

@@ -19,7 +19,7 @@ from databus.core.protocols.validated_sink import held_schema
 from databus.sinks.elasticsearch.client import refused, where
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
 from databus.sinks.elasticsearch.index_names import target_of
-from databus.sinks.elasticsearch.node_requests import LongAnswerError, NodeRequests
+from databus.sinks.elasticsearch.lookup import LongAnswerError, NodeRequests
 from databus.sinks.elasticsearch.spec import Elasticsearch
 from databus.sinks.row_state import canonical, canonical_text, parsed
 

@@ -141,10 +141,13 @@ def validation_dag(flow: Flow, every: timedelta, between: timedelta, conn_id: st
         conn_id: the Spark Connect connection.
         options: arguments of the flow's DAG that hold here as well, but for its deadlines and callbacks of runs.
     """
-    told = options.get("default_args", {})
-    failed = listed(told.get("on_failure_callback"))
+    own = options.get("default_args", {})
+    told: dict[str, Any] = {}
     if any(isinstance(spec, ChannelSpec) for spec in flow.alerts):
-        failed = [*failed, AlertNotifier(flow)]
+        told = {
+            "on_failure_callback": [*listed(own.get("on_failure_callback")), AlertNotifier(flow)],
+            "on_success_callback": [*listed(own.get("on_success_callback")), AlertNotifier(flow, None, (TASK,))],
+        }
     with DAG(
         **{
             **options,
@@ -152,8 +155,8 @@ def validation_dag(flow: Flow, every: timedelta, between: timedelta, conn_id: st
             "description": f"Validation of {flow.name}: its sinks beside the source's tables",
             "schedule": every,
             "max_active_runs": 1,
-            "deadline": None,  # is about windows
-            "on_failure_callback": None,
+            "deadline": None,  # is about windows, as the next: a comparison takes as long as its tables
+            "dagrun_timeout": None,
             "params": validation_params(flow.name),
             "tags": {"databus", "validate"},
             "doc_md": _documentation(flow),
@@ -161,7 +164,7 @@ def validation_dag(flow: Flow, every: timedelta, between: timedelta, conn_id: st
     ) as dag:
         wait = min(between + timedelta(minutes=1), LONGEST_WAIT)
         task = ValidateOperator(
-            task_id=TASK, flow=flow, wait=wait, conn_id=conn_id, **({"on_failure_callback": failed} if failed else {})
+            task_id=TASK, flow=flow, wait=wait, conn_id=conn_id, **{"execution_timeout": None, **told}
         )
     task.params = ParamsDict({name: given for name, given in task.params.items() if name not in dag.params})
     return dag

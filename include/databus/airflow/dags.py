@@ -40,6 +40,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
     snapshots: bool = True,
+    validate_every: timedelta | None = None,
     **dag_options: Any,
 ) -> DAG:
     """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
@@ -74,6 +75,9 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
             e.g. timedelta(hours=1); default one day, None for no such DAG.
         snapshots: whether the snapshot DAG is made, where the source has snapshots; default True.
+        validate_every: time between two comparisons of the flow's sinks with its source's tables by a DAG
+            `<flow>_validate`, e.g. timedelta(days=1): its task fails where a row differs. It reads the tables whole.
+            Default None, no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -139,6 +143,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
     conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
     beside = _beside(flow, backfill_every, conn_id, options, snapshots=snapshots)
+    beside += _validation(flow, validate_every, runs.between, conn_id, options)
     for made in (dag, *beside):
         made.fileloc = caller().rpartition(":")[0]
     return dag
@@ -158,6 +163,20 @@ def _beside(
 
         found.append(snapshot_dag(flow, options))
     return found
+
+
+def _validation(
+    flow: Flow, every: timedelta | None, between: timedelta, conn_id: str, options: dict[str, Any]
+) -> list[DAG]:
+    if every is None:
+        return []
+    from databus.airflow.validations import validation_dag
+
+    if every < SHORTEST:
+        raise ConfigError(
+            f"{caller()}: validate_every={every} is shorter than 5 seconds", hint="Give timedelta(days=1), for example."
+        )
+    return [validation_dag(flow, every, between, conn_id, options)]
 
 
 def _three_tasks(

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from databus import __version__
+from databus.cli.checkpoint.amend import nothing_done
 from databus.cli.terminal.exits import DIFFERS
 from databus.cli.terminal.option_groups import grouped
-from databus.cli.terminal.options import FlowName, Shown, Spark, opened, spark_session
+from databus.cli.terminal.options import ChangeOptions, FlowName, Shown, Spark, opened, operator, spark_session
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
+from databus.core.errors.config import ConfigError
 
 if TYPE_CHECKING:
     from databus.ops.validation.result import SinkComparison, Validation
@@ -25,6 +27,7 @@ _KEYS = ("kind", "table", "output", "key", "columns", "source", "sink")
 @grouped
 def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
+    change: ChangeOptions,
     shown: Shown,
     table: Annotated[
         list[str] | None,
@@ -46,22 +49,39 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
         float, typer.Option("--wait", help="Wait so many seconds for the flow to reach a place.", min=0.0)
     ] = 60.0,
     spark: Spark = "local[2]",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Send the rows that are missing or different once more, by a snapshot.")
+    ] = False,
 ) -> None:
     """Compare source and sinks row by row, while the flow goes on.
 
     Nothing changes. The tables are read once, and again where keys differ; writes meanwhile are told from differences.
+    With --repair and --execute a snapshot of exactly the missing and different keys begins; extra keys are named only.
 
     Exit code 0 when each row that was judged is equal, 8 when a row is missing, extra or different.
     """
+    from databus.ops.checkpoint.amend import Attribution
+    from databus.ops.validation.repair import repair as send_again
+    from databus.ops.validation.repair import repair_of
     from databus.ops.validation.validate import ValidationRequest
     from databus.ops.validation.validate import validate as compare
     from databus.runtime.context import RunIdentity
 
+    if change.execute and not repair:
+        raise ConfigError("--execute changes nothing without --repair", hint="Give --repair as well, or leave it out.")
+    said = Attribution(operator(), change.reason, what="a repair") if change.execute else None
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     request = ValidationRequest(tuple(table or ()), sink, sample, wait)
     with opened(flow, shown.dags, records=False) as (spec, services):
         result = compare(spec, services, identity, request, lambda: spark_session(spark))
+        wanted = repair_of(result) if repair else None
+        begun = send_again(spec, services, wanted, said, wait) if wanted is not None and said is not None else []
     _show(result, most, shown.output)
+    if wanted is not None:
+        for line in [*wanted.lines(), *(f"snapshot {each.number} of the repair begins" for each in begun)]:
+            ERR.print(line, markup=False, soft_wrap=True)
+        if wanted.pieces and not change.execute:
+            nothing_done()
     if not result.equal:
         raise typer.Exit(DIFFERS)
 

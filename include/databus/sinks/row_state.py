@@ -26,7 +26,7 @@ def parsed(text: bytes | str) -> Any:
 
 def canonical(row: Mapping[str, Any]) -> bytes:
     """Return a row that `parsed` gave as JSON with sorted members; numbers of equal value are equal."""
-    return _DUMPED(row).encode()
+    return _DUMPED(row).encode("utf-8", "surrogatepass")
 
 
 def canonical_text(row: bytes | str | None) -> bytes | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from databus.core.protocols.sink import Sink
+from databus.core.tables.schemas import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,4 +79,22 @@ class ValidatedSink(Sink, Protocol):
             ValidationRefusedError: an output does not keep state; the error names it.
             SinkError: the sink does not answer.
         """
+        ...
+
+
+@runtime_checkable
+class KeyReadingSink(ValidatedSink, Protocol):
+    """A sink whose keys are not the key JSON of rows, or say of which table a row is."""
+
+    def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> Sequence[bytes] | None:
+        """Return the key JSON of those keys that a row of a table may have; None where one does not say it.
+
+        Args:
+            table: the table as the source has it.
+            keys: keys as `ROWS_HELD` has them.
+        """
+        ...
+
+    def table_of(self, key: bytes, tables: Sequence[str]) -> str | None:
+        """Return of which of some tables (`database.table`) a key is; "" of none, None where it does not say."""
         ...

@@ -96,8 +96,9 @@ class SnapshotProgress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotProgress:
         """Read what `to_json` wrote."""
-        stored = {field.name: data.get(field.name) for field in fields(cls)}
-        return cls(**{**stored, "at": datetime.fromisoformat(data["at"])})
+        stored: dict[str, Any] = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        stored |= {"at": datetime.fromisoformat(data["at"]), "mends": tuple(data.get("mends", ()))}
+        return cls(**stored)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, of numbers and text; what is not known is left out."""

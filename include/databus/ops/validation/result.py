@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from databus.sinks.row_state import shown
@@ -65,6 +65,8 @@ class SinkComparison:
         differences: all keys that differ, in the order in which they were found.
         beyond: keys that differ and were not looked at one by one, because there are too many.
         notes: what was left out, in words.
+        repairs: `database.table` → conditions in SQL that together are met by the rows of missing and different keys;
+            "" for all rows of the table.
     """
 
     sink: str
@@ -72,6 +74,7 @@ class SinkComparison:
     differences: Sequence[Difference]
     beyond: int = 0
     notes: Sequence[str] = ()
+    repairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:

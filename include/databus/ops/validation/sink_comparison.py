@@ -24,16 +24,14 @@ from databus.core.flow import Flow
 from databus.core.protocols.validated_sink import HeldState, ValidatedSink, held_schema
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
-from databus.ops.validation.key_conditions import MOST_KEYS, conditions_for
+from databus.ops.validation.key_conditions import MOST_KEYS
 from databus.ops.validation.result import FIGURES, Difference, SinkComparison
 from databus.ops.validation.row_hashes import JoinedRows, RowHashes, differing, keys_of
 from databus.ops.validation.row_spool import RowSpool
+from databus.ops.validation.sink_keys import Key, SinkKeys
 from databus.ops.validation.table_reads import TableReads
 
 log = logging.getLogger(__name__)
-
-Key = tuple[str, bytes]
-"""Output, and key in it."""
 
 ROUNDS = 5
 MOST_LOOKED = 100_000
@@ -83,6 +81,10 @@ class ComparedSink:
     found: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     beyond: int = 0
+    _keys: SinkKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = SinkKeys(self.flow, self.sink, self.outputs, self.tables, self.reads.schemas)
 
     def whole(self) -> SinkComparison:
         """Compare all rows of the tables.
@@ -146,18 +148,26 @@ class ComparedSink:
                 f"{seen.twice} rows share their key with a row of another table in the same output: one of them "
                 "replaces the other there"
             )
-        wanted_numbers, there_numbers = seen.expected[:MOST_LOOKED], seen.held[:MOST_LOOKED]
-        self.beyond = max(len(seen.expected), len(seen.held)) - max(len(wanted_numbers), len(there_numbers))
         before: dict[Key, str | None] = {}
         wanted: dict[Key, Wanted] = {}
-        for rows in spools[0].taken(wanted_numbers):
+        for rows in spools[0].taken(seen.expected[:MOST_LOOKED]):
             for key, content, table in zip(
                 keys_of(rows), rows["content"].to_pylist(), rows["table"].to_pylist(), strict=True
             ):
                 wanted[key], before[key] = Wanted(content, table), None
-        for rows in spools[1].taken(there_numbers):
-            versions = zip(keys_of(rows), rows["version"].to_pylist(), strict=True)
-            before.update({key: at for key, at in versions if key in wanted or self._may_be_extra(key[0])})
+        self.beyond = len(seen.expected) - len(wanted)
+        # One that is left out of what is expected is no extra one: they are not told apart then.
+        left_out, extra = self.beyond > 0, 0
+        for rows in spools[1].taken(seen.held):
+            for key, version in zip(keys_of(rows), rows["version"].to_pylist(), strict=True):
+                if key in wanted:
+                    before[key] = version
+                elif not left_out and self._keys.may_be_extra(key):
+                    extra += 1
+                    if extra > MOST_LOOKED:
+                        self.beyond += 1
+                    else:
+                        before[key] = version
         self._rounds(state, before, None, wanted)
 
     def _rounds(
@@ -184,7 +194,7 @@ class ComparedSink:
             before = self._judged(before, wanted, self._looked(state, keys), first=number == 1)
             wanted = conditions = None
         for key in before:
-            self.figures[self._table(key[0])]["moving"] += 1
+            self.figures[self._keys.table(key)]["moving"] += 1
 
     def _judged(
         self,
@@ -209,7 +219,7 @@ class ComparedSink:
                 again[key] = version
                 continue
             kind = "missing" if content is None else "extra" if source is None else "different"
-            table = self._table(key[0]) if row is None else row.table
+            table = self._keys.table(key) if row is None else row.table
             self.figures[table][kind] += 1
             self.found.append(Difference(kind, table, *key, source, content))  # type: ignore[arg-type] # one of Kind
         return again
@@ -221,23 +231,10 @@ class ComparedSink:
         """
         covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
         asked = set(keys)
-        reads = self.reads.read(covers, self._conditions(asked) if conditions is None else conditions)
+        reads = self.reads.read(covers, self._keys.conditions(asked) if conditions is None else conditions)
         counted = (self._counted(part) for part in reads) if counts else reads
         found = {key: row for key, row in self._rows(counted) if conditions is not None or key in asked}
         self._await_reads()
-        return found
-
-    def _conditions(self, keys: set[Key]) -> dict[str, str]:
-        """Return what to read of the tables for the rows of some keys."""
-        found: dict[str, str] = {}
-        by_output = defaultdict(set)
-        for output, key in keys:
-            by_output[output].add(key)
-        for output, those in by_output.items():
-            mine = [table for table in self.outputs[output] if table in self.tables]
-            for table, condition in conditions_for(self.flow, mine, those, self.reads.schemas).items():
-                both = [found[table], condition] if table in found else [condition]
-                found[table] = " OR ".join(both) if all(both) else ""
         return found
 
     def _await_reads(self) -> None:
@@ -270,12 +267,6 @@ class ComparedSink:
         for table, held, rows in _table_counts(part):
             self.figures[table]["held_back" if held else "rows"] += rows
 
-    def _may_be_extra(self, output: str) -> bool:
-        return set(self.outputs[output]) <= set(self.tables)
-
-    def _table(self, output: str) -> str:
-        return " + ".join(self.outputs[output])
-
     def _looked(self, state: HeldState, keys: Iterable[Key]) -> dict[Key, tuple[bytes | None, str | None]]:
         asked = sorted(keys)
         if not asked:
@@ -291,10 +282,9 @@ class ComparedSink:
     def _result(self) -> SinkComparison:
         names = [*self.tables, *(name for name in self.figures if name not in self.tables)]
         figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
-        for output, tables in self.outputs.items():
-            if others := sorted(set(tables) - set(self.tables)):
-                self.notes.append(f"{output} has rows of {', '.join(others)} as well: extra rows were not looked for")
-        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes))
+        self.notes.extend(self._keys.shared())
+        repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
+        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs)
 
 
 def _filtered(part: ExpectedRows, mask: pa.BooleanArray) -> ExpectedRows:

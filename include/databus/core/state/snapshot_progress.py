@@ -93,7 +93,7 @@ class SnapshotProgress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotProgress:
         """Read what `to_json` wrote."""
-        stored = {field.name: data.get(field.name) for field in fields(cls)}
+        stored: dict[str, Any] = {field.name: data.get(field.name) for field in fields(cls)}
         return cls(**{**stored, "at": datetime.fromisoformat(data["at"])})
 
     def to_json(self) -> dict[str, Any]:

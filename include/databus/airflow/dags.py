@@ -39,7 +39,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     spark_conn_id: str | None = None,
     tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
-    snapshots: bool = True,
+    snapshots: bool | None = None,
     validate_every: timedelta | None = None,
     **dag_options: Any,
 ) -> DAG:
@@ -48,8 +48,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
     `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
     Building the DAG resolves no connection. Beside it stand `<flow>_backfill`, which moves ranges of the flow's log
-    when it is asked to, and of MySQL and MariaDB `<flow>_snapshot`, which reads tables as they stand; Airflow finds
-    them by itself.
+    when it is asked to, and of a flow that begins with the rows of its tables `<flow>_snapshot`, which reads tables as
+    they stand; Airflow finds them by itself.
 
     Args:
         flow: the flow; its name becomes the DAG id.
@@ -74,7 +74,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             Airflow more than a second of CPU. Default None, together in economy mode on Spark Connect, else separate.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
             e.g. timedelta(hours=1); default one day, None for no such DAG.
-        snapshots: whether the snapshot DAG is made, where the source has snapshots; default True.
+        snapshots: whether the snapshot DAG is made, which MySQL and MariaDB can have, e.g. True; default None, where
+            the flow begins with the rows of its tables. It makes a file an eighth dearer to Airflow's DAG processor.
         validate_every: time between two comparisons of the flow's sinks with its source's tables by a DAG
             `<flow>_validate`, e.g. timedelta(days=1): its task fails where a row differs. It reads the tables whole.
             Default None, no such DAG.
@@ -150,7 +151,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 
 
 def _beside(
-    flow: Flow, backfill_every: timedelta | None, conn_id: str, options: dict[str, Any], *, snapshots: bool
+    flow: Flow, backfill_every: timedelta | None, conn_id: str, options: dict[str, Any], *, snapshots: bool | None
 ) -> list[DAG]:
     """Return the DAGs that stand beside a flow's own, as far as its source has what they need."""
     found = []
@@ -158,7 +159,8 @@ def _beside(
         from databus.airflow.backfills.operator import backfill_dag
 
         found.append(backfill_dag(flow, backfill_every, conn_id, options))
-    if snapshots and flow.source.snapshots:
+    wanted = flow.source.begins_with_snapshot() if snapshots is None else snapshots
+    if wanted and flow.source.snapshots:
         from databus.airflow.snapshots.operator import snapshot_dag
 
         found.append(snapshot_dag(flow, options))

@@ -6,20 +6,23 @@ import json
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from databus import Batching, Flow, Kafka, MysqlBinlog
+from databus import Batching, Flow, Kafka, MysqlBinlog, SnapshotOptions
 from databus.demo.consumers import topic_records
 from databus.ops.services import open_services
 from databus.sandbox.accounts import ROOT
+from databus.sources.mysql.snapshot import snapshot_reader
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 
@@ -59,10 +62,15 @@ class Table:
             for statement in statements:
                 cursor.execute(statement)
 
-    def flow(self, **options: Any) -> Flow:
+    def flow(self, snapshots: SnapshotOptions | None = None, **options: Any) -> Flow:
         return Flow(
             name=self.name,
-            source=MysqlBinlog(conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",), snapshot="initial"),
+            source=MysqlBinlog(
+                conn_id=f"{self.flavor}_shop",
+                tables=(f"{self.name}.*",),
+                snapshot="initial",
+                snapshot_options=snapshots,
+            ),
             sinks=(Kafka(conn_id="kafka_east", topic=self.name, slots=2),),
             batching=Batching(max_wait=timedelta(seconds=0.2), **options),
         )
@@ -160,3 +168,31 @@ def test_rows_change_while_they_are_read(world: OneProcessWorld, flavor: str) ->
     assert snapshot.finished_at is not None
     assert sum(each.rows for each in snapshot.tables) == ops["r"]
     assert sum(each.superseded for each in snapshot.tables) > 0
+
+
+def test_views_side_by_side_while_rows_change(
+    world: OneProcessWorld, flavor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, views, wrote = Table(world, flavor), set[int](), snapshot_reader._read
+
+    def read(view: Any, *more: Any) -> Any:
+        views.add(id(view))
+        time.sleep(0.01)  # the views are of different moments, and the next ones are open while rows are delivered
+        return wrote(view, *more)
+
+    monkeypatch.setattr(snapshot_reader, "_read", read)
+    flow = table.flow(SnapshotOptions(threads=3), max_rows=700)
+    with table.changed():
+        world.run(flow, max_batches=4)
+        world.run(flow, max_batches=4)  # what the first one had read ahead is read anew
+    world.run(flow)
+    ops = table.assert_arrived()
+    assert ops["r"]
+    assert ops["u"]
+    assert len(views) > 6
+    with open_services(flow, world.connections, world.settings) as services:
+        snapshot = services.store.snapshot(flow.name)
+    assert snapshot is not None
+    assert snapshot.finished_at is not None
+    assert sum(each.superseded for each in snapshot.tables) > 0
+    assert not list(Path(world.settings.segment_store).glob(f"{flow.name}/*/chunks/*"))

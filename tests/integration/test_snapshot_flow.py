@@ -6,17 +6,19 @@ import json
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from databus import Batching, Flow, Kafka, MysqlBinlog
+from databus import Batching, Flow, Kafka, MysqlBinlog, SnapshotOptions
 from databus.core.flow_specs import FlowContext
 from databus.demo.consumers import topic_records
 from databus.ops import snapshots
@@ -25,6 +27,7 @@ from databus.ops.checkpoint.targets import looked
 from databus.ops.health.lag import measure
 from databus.ops.services import open_services
 from databus.sandbox.accounts import ROOT
+from databus.sources.mysql.snapshot import snapshot_reader
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 
@@ -64,11 +67,13 @@ class Table:
             for statement in statements:
                 cursor.execute(statement)
 
-    def flow(self, snapshot: Any = None, **options: Any) -> Flow:
+    def flow(self, snapshot: Any = None, snapshots: SnapshotOptions | None = None, **options: Any) -> Flow:
         begins = {} if snapshot is None else {"snapshot": snapshot}
         return Flow(
             name=self.name,
-            source=MysqlBinlog(conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",), **begins),
+            source=MysqlBinlog(
+                conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",), snapshot_options=snapshots, **begins
+            ),
             sinks=(Kafka(conn_id="kafka_east", topic=self.name, slots=2),),
             batching=Batching(max_wait=timedelta(seconds=0.2), **options),
         )
@@ -192,3 +197,31 @@ def test_rows_alone_and_what_was_logged_since_once_they_are_read_again(world: On
     ops = table.assert_arrived()
     assert (ops["u"], ops["d"]) == (1, 1)
     assert ops["r"] == 2 * ROWS - 2
+
+
+def test_views_side_by_side_while_rows_change(
+    world: OneProcessWorld, flavor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, views, wrote = Table(world, flavor), set[int](), snapshot_reader._read
+
+    def read(view: Any, *more: Any) -> Any:
+        views.add(id(view))
+        time.sleep(0.01)  # the views are of different moments, and the next ones are open while rows are delivered
+        return wrote(view, *more)
+
+    monkeypatch.setattr(snapshot_reader, "_read", read)
+    flow = table.flow(snapshots=SnapshotOptions(threads=3), max_rows=700)
+    with table.changed():
+        world.run(flow, max_batches=4)
+        world.run(flow, max_batches=4)  # what the first one had read ahead is read anew
+    world.run(flow)
+    ops = table.assert_arrived()
+    assert ops["r"]
+    assert ops["u"]
+    assert len(views) > 6
+    with open_services(flow, world.connections, world.settings) as services:
+        snapshot = services.store.snapshot(flow.name)
+    assert snapshot is not None
+    assert snapshot.finished_at is not None
+    assert sum(each.superseded for each in snapshot.tables) > 0
+    assert not list(Path(world.settings.segment_store).glob(f"{flow.name}/*/chunks/*"))

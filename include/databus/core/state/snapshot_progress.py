@@ -75,6 +75,14 @@ class SnapshotProgress:
     @property
     def text(self) -> str:
         """Progress in one line."""
+        return self.told()
+
+    def told(self, load: str = "") -> str:
+        """Return progress in one line.
+
+        Args:
+            load: why it waits for the servers' load; "" where it does not.
+        """
         tables = f"{self.done:,} of {self.tables:,} tables" + (f" ({self.gone:,} gone)" if self.gone else "")
         mends = f" (mends gap {', '.join(map(str, self.mends))})" if self.mends else ""
         said = f"snapshot {self.number}{mends}: {tables}, {self.rows:,} of about {self.estimate:,} rows"
@@ -82,6 +90,8 @@ class SnapshotProgress:
             return f"{said}, {self.state} after {duration(self.seconds)}"
         if self.state == PAUSED:
             return f"{said}, paused"
+        if load:
+            return f"{said}, waits: {load}"
         if self.rows_per_second is None or self.seconds_left is None:
             return f"{said}, begun {duration(self.seconds)} ago"
         return f"{said}, {self.rows_per_second:,.0f} rows/s, about {duration(self.seconds_left)} left"

@@ -126,7 +126,7 @@ def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[Sin
         kinds = ", ".join(f"{spec.sink_name} ({spec.kind})" for spec in asked)
         raise ConfigError(
             f"flow {flow.name}: nothing tells what its sinks hold of each row: {kinds}",
-            hint="Kafka topics that keep the last record of each key can be compared.",
+            hint="Search indices, and Kafka topics that keep the last record of each key, can be compared.",
         )
     return found
 

@@ -42,7 +42,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -116,6 +116,9 @@ bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezi
 
 bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="--backlog 18000000" is an hour at 5,000 rows/s)
 	$(BIN)/databus bench catchup $(ARGS)
+
+bench-snapshot: setup java ## Rows per second of a table that is there into Kafka, beside Debezium's snapshots (ARGS="--lag": the stream meanwhile)
+	$(BIN)/databus bench snapshot $(ARGS)
 
 bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium (ARGS="--airflow" for 30 minutes of runs, --flows 5)
 	$(BIN)/databus bench freshness $(ARGS)

@@ -7,7 +7,7 @@ from databus.airflow import flow_dag
 
 orders = Flow(
     name="orders_to_kafka",
-    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",), start="earliest"),
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)),
     transforms=(DropColumns("card_number"),),
     checks=(NotNull("customer_id"),),
     sinks=(Kafka(conn_id="kafka_east", topic="cdc.orders"),),

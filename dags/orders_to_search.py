@@ -10,7 +10,7 @@ IDS = {"properties": {"customer_id": {"type": "unsigned_long"}}}
 
 search = Flow(
     name="orders_to_search",
-    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders", "shop.products"), start="earliest"),
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders", "shop.products")),
     transforms=(Hash("card_number", tables=("shop.orders",)),),
     sinks=(Elasticsearch(conn_id="opensearch_default", index="{table}", mapping=IDS),),
 )

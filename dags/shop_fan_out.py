@@ -7,7 +7,7 @@ from databus.airflow import flow_dag
 
 shop = Flow(
     name="shop_fan_out",
-    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="earliest"),
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",)),
     transforms=(
         Filter("status <> 'new'", tables=("shop.orders",)),
         DropColumns("card_number", tables=("shop.orders",)),

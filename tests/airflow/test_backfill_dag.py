@@ -21,7 +21,9 @@ from databus.core.errors import BackfillRangeError
 from databus.sources.mock.spec import Mock
 
 FLOW = Flow(
-    name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)
+    name="orders",
+    source=MysqlBinlog(conn_id="m", tables=("shop.orders",), start="latest"),
+    sinks=(Kafka(conn_id="k", topic="t"),),
 )
 
 
@@ -39,9 +41,9 @@ def made(monkeypatch: pytest.MonkeyPatch, flow: Flow = FLOW, **options: Any) -> 
     return found
 
 
-def test_one_call_makes_all_dags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_makes_both_dags(monkeypatch: pytest.MonkeyPatch) -> None:
     dags = made(monkeypatch, backfill_every=timedelta(hours=1), max_active_runs=3)
-    assert set(dags) == {"orders", "orders_backfill", "orders_snapshot"}
+    assert set(dags) == {"orders", "orders_backfill"}
     dag = dags["orders_backfill"]
     assert (dag.catchup, dag.max_active_runs, dag.fileloc) == (False, 1, __file__)
     assert isinstance(dag.task_dict["backfill"], BackfillOperator)
@@ -51,7 +53,7 @@ def test_one_call_makes_all_dags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_backfill_where_none_is_wanted_or_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(made(monkeypatch, backfill_every=None)) == {"orders", "orders_snapshot"}
+    assert set(made(monkeypatch, backfill_every=None)) == {"orders"}
     mock = Flow(name="numbers", source=Mock(rows=1), sinks=(Noop(),))
     assert set(made(monkeypatch, mock)) == {"numbers"}
 

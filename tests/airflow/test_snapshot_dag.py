@@ -15,7 +15,7 @@ from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from databus import Flow, KafkaTopics, Webhook
+from databus import Flow, KafkaTopics, MysqlBinlog, Webhook
 from databus.airflow.snapshots import trigger as triggers
 from databus.airflow.snapshots.operator import ACTIONS, SnapshotOperator, snapshot_params
 from databus.airflow.snapshots.trigger import SnapshotTrigger
@@ -23,8 +23,11 @@ from databus.core.errors import CheckpointFormatError
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.core.state.snapshot_progress import progress_of
 from databus.ops.health.head import SnapshotSeen
-from tests.airflow.test_backfill_dag import FLOW, made
+from tests.airflow import test_backfill_dag
+from tests.airflow.test_backfill_dag import made
 
+SOURCE = MysqlBinlog(conn_id="m", tables=("shop.orders",), snapshot="initial")
+FLOW = test_backfill_dag.FLOW.model_copy(update={"source": SOURCE})
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 READ = Snapshot(3, "request", NOON, (TableProgress("shop.orders", "reading", ("4",), 1, 50, 0, 100),))
 DONE = replace(READ, tables=(replace(READ.tables[0], state="done", rows=90),), finished_at=NOON + timedelta(seconds=9))
@@ -32,7 +35,9 @@ DONE = replace(READ, tables=(replace(READ.tables[0], state="done", rows=90),), f
 
 def test_the_dag_waits_as_long_as_it_takes_and_is_not_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"execution_timeout": timedelta(minutes=2), "retries": 2}
-    dags = made(monkeypatch, dagrun_timeout=timedelta(minutes=5), default_args=limits, is_paused_upon_creation=True)
+    dags = made(
+        monkeypatch, FLOW, dagrun_timeout=timedelta(minutes=5), default_args=limits, is_paused_upon_creation=True
+    )
     assert set(dags) == {"orders", "orders_backfill", "orders_snapshot"}
     dag = dags["orders_snapshot"]
     assert (dag.schedule, dag.dagrun_timeout, dag.is_paused_upon_creation) == (None, None, False)
@@ -46,9 +51,12 @@ def test_the_dag_waits_as_long_as_it_takes_and_is_not_paused(monkeypatch: pytest
 
 
 def test_no_dag_where_none_is_wanted_or_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(made(monkeypatch, snapshots=False)) == {"orders", "orders_backfill"}
+    assert set(made(monkeypatch, FLOW, snapshots=False)) == {"orders", "orders_backfill"}
+    later = test_backfill_dag.FLOW  # begins behind the rows of its tables
+    assert set(made(monkeypatch, later)) == {"orders", "orders_backfill"}
+    assert "orders_snapshot" in made(monkeypatch, later, snapshots=True)
     topics = Flow(name="copied", source=KafkaTopics(conn_id="k", topics=("t",)), sinks=FLOW.sinks)
-    assert set(made(monkeypatch, topics)) == {"copied", "copied_backfill"}
+    assert set(made(monkeypatch, topics, snapshots=True)) == {"copied", "copied_backfill"}
 
 
 def test_channels_of_the_flow_are_notified_of_a_failure_and_of_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +78,7 @@ def test_every_field_of_the_form_has_a_type_a_title_and_a_help_text() -> None:
 
 
 def test_a_run_gets_the_form_and_the_server_refuses_other_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    dag = made(monkeypatch)["orders_snapshot"]
+    dag = made(monkeypatch, FLOW)["orders_snapshot"]
     kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     asked = {"tables": ["shop.orders"], "where": "id > 7"}
     given = process_params(dag, dag.task_dict["snapshot"], asked, suppress_exception=False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from databus import Flow, Kafka
-from databus.core.errors import CheckpointUnavailableError, OffsetPurgedError
+from databus.core.errors import CheckpointConflictError, CheckpointUnavailableError, ConfigError, OffsetPurgedError
 from databus.core.errors.root import DatabusError
 from databus.demo.consumers import topic_records
 from databus.ops.checkpoint import amend as mediation
@@ -139,7 +139,7 @@ def test_a_kill_before_the_step_and_a_cancellation_after_it(
     assert (world.checkpoint(flow), decisions(cli, flow)) == (standing, [])
     with pytest.raises(DatabusError):  # the plan is closed at the sinks: no run goes on until the skip is repeated
         world.run(flow)
-    assert "half_written" in cli("checkpoint", "skip", flow.name, *PAST_GAP).stdout
+    assert cli.json("checkpoint", "skip", flow.name, *PAST_GAP)["plan_closed"]
     cli("checkpoint", "skip", flow.name, *PAST_GAP, *YES)
     assert decisions(cli, flow) == ["being mended by snapshot 2"]
     world.run(flow, max_batches=1)
@@ -148,6 +148,14 @@ def test_a_kill_before_the_step_and_a_cancellation_after_it(
     assert decisions(cli, flow) == ["skipped"]
     world.run(flow)
     assert decisions(cli, flow) == ["skipped"]
+    for line, why in (
+        (("checkpoint", "skip", flow.name, "--sink", "kafka", "--repair"), "of the whole flow"),
+        (("snapshot", "begin", flow.name, "--mends", "1", "--table", name), "all rows of all tables"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            cli(*line)
+    with pytest.raises(CheckpointConflictError, match="has no gap 2"):
+        cli("snapshot", "begin", flow.name, "--mends", "2")
     cli("snapshot", "begin", flow.name, "--mends", "1", *YES)
     assert decisions(cli, flow) == ["being mended by snapshot 3"]
     world.run(flow)

@@ -317,6 +317,24 @@ def test_a_way_onto_the_new_log_that_is_cut_off_is_taken_again(
         assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
 
 
+def test_what_the_former_log_still_held_is_mended_by_the_tables(table: Table) -> None:
+    table.insert(0, 20)
+    table.run()
+    table.sql("UPDATE t SET v = 'lost' WHERE id < 5")
+    table.insert(20, 25, "lost")
+    table.replace_log()
+    table.sql("UPDATE t SET v = 'new' WHERE id = 7")
+    with table.services() as services:
+        mediation.execute(table.flow, services, "skip", NEW_LOG, ADA, repair=True)
+        assert [gap.decision for gap in services.store.gaps(table.name)] == ["being mended by snapshot 1"]
+    table.run()
+    table.assert_sinks_hold_the_table()
+    with table.services() as services:
+        (gap,) = services.store.gaps(table.name)
+        assert (gap.cause, gap.decision) == (REPLACED, "mended by snapshot 1")
+        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
 def _deletes(sql: Callable[..., Any]) -> None:
     """Let the server begin a new file and delete those before it."""
     sql("FLUSH BINARY LOGS")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from opensearchpy.exceptions import RequestError
 
-from databus.core.errors import RecordRejectedError, SinkSettingError
+from databus.core.errors import RecordRejectedError, SinkConflictError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.tables.schemas import TableSchema
@@ -391,3 +391,30 @@ def test_variant_rows_become_documents_through_spark(target, spark):
     assert to.documents()["1"]["price"] == 12345678901234567890.1
     assert to.documents()["1"]["name"] == 'Ü"'
     gc.collect()
+
+
+def test_a_snapshot_s_row_replaces_what_somebody_wrote_by_hand_while_nothing_was_logged(target):
+    to = target(max_retries=0)
+    to.prepare()
+    rows = [change("c", n, {"n": n}, 200) for n in range(4)]
+    to.write(*rows, end=200, end_file="bin.000001")
+    standing = to.documents()
+    for wrong in (-1, -2):
+        to.client.index(index=to.index(), id="1", body={"id": 1, "n": wrong})
+    to.client.delete(index=to.index(), id="2")
+    read = [{**row, "op": "r"} for row in rows]
+    receipt = to.write(*read, end=200, end_file="bin.000001")
+    assert to.documents() == standing
+    assert receipt.outputs == {to.index(): {"updated": 3, "created": 1}}
+    to.write(change("u", 1, {"n": 9}, 219), end=219, end_file="bin.000001")
+    assert to.documents()["1"] == {"id": 1, "n": 9}
+
+
+@pytest.mark.parametrize("ahead", [19, 5_000])
+def test_a_document_of_a_later_place_is_not_taken_for_one_that_was_changed_by_hand(target, ahead):
+    to = target()
+    to.prepare()
+    to.write(change("c", 1, {"n": 1}, 200 + ahead), end=1 << 30)
+    with pytest.raises(SinkConflictError, match="the end of its batch"):
+        to.write(change("r", 1, {"n": 0}, 200), end=200, end_file="bin.000001")
+    assert to.documents() == {"1": {"id": 1, "n": 1}}

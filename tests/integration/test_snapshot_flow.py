@@ -6,20 +6,28 @@ import json
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from databus import Batching, Flow, Kafka, MysqlBinlog
+from databus import Batching, Flow, Kafka, MysqlBinlog, SnapshotOptions
+from databus.core.flow_specs import FlowContext
 from databus.demo.consumers import topic_records
+from databus.ops import snapshots
+from databus.ops.checkpoint.amend import Attribution
+from databus.ops.checkpoint.targets import looked
+from databus.ops.health.lag import measure
 from databus.ops.services import open_services
 from databus.sandbox.accounts import ROOT
+from databus.sources.mysql.snapshot import snapshot_reader
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 
@@ -59,10 +67,13 @@ class Table:
             for statement in statements:
                 cursor.execute(statement)
 
-    def flow(self, **options: Any) -> Flow:
+    def flow(self, snapshot: Any = None, snapshots: SnapshotOptions | None = None, **options: Any) -> Flow:
+        begins = {} if snapshot is None else {"snapshot": snapshot}
         return Flow(
             name=self.name,
-            source=MysqlBinlog(conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",)),
+            source=MysqlBinlog(
+                conn_id=f"{self.flavor}_shop", tables=(f"{self.name}.*",), snapshot_options=snapshots, **begins
+            ),
             sinks=(Kafka(conn_id="kafka_east", topic=self.name, slots=2),),
             batching=Batching(max_wait=timedelta(seconds=0.2), **options),
         )
@@ -160,3 +171,57 @@ def test_rows_change_while_they_are_read(world: OneProcessWorld, flavor: str) ->
     assert snapshot.finished_at is not None
     assert sum(each.rows for each in snapshot.tables) == ops["r"]
     assert sum(each.superseded for each in snapshot.tables) > 0
+
+
+def test_rows_alone_and_what_was_logged_since_once_they_are_read_again(world: OneProcessWorld, flavor: str) -> None:
+    table = Table(world, flavor)
+    flow = table.flow("only")
+    assert world.run(flow).batches
+    assert table.assert_arrived() == {"r": ROWS}
+    table.run(f"UPDATE {table.name}.t SET v = 7 WHERE id = 2", f"DELETE FROM {table.name}.t WHERE id = 4")
+    standing = world.checkpoint(flow)
+    told = world.run(flow)
+    assert (told.batches, told.lag_bytes, told.headroom) == (0, 0, None)
+    assert world.checkpoint(flow) == standing
+    with open_services(flow, world.connections, world.settings) as services:
+        found = measure(flow, services)
+        assert found.lag is not None
+        assert found.lag.caught_up
+        source = flow.source.open(services.connections, FlowContext(flow.name, services.settings))
+        at = standing.offset.to_json()
+        place = looked(flow, services, source, standing, f"{at['file']}:{at['pos']}")  # as of any flow
+        assert place.to_json()["pos"] == at["pos"]
+        source.close()
+        snapshots.begin(flow, services, snapshots.proposed(flow, services), Attribution("ada", "a new consumer"))
+    world.run(flow)
+    ops = table.assert_arrived()
+    assert (ops["u"], ops["d"]) == (1, 1)
+    assert ops["r"] == 2 * ROWS - 2
+
+
+def test_views_side_by_side_while_rows_change(
+    world: OneProcessWorld, flavor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, views, wrote = Table(world, flavor), set[int](), snapshot_reader._read
+
+    def read(view: Any, *more: Any) -> Any:
+        views.add(id(view))
+        time.sleep(0.01)  # the views are of different moments, and the next ones are open while rows are delivered
+        return wrote(view, *more)
+
+    monkeypatch.setattr(snapshot_reader, "_read", read)
+    flow = table.flow(snapshots=SnapshotOptions(threads=3), max_rows=700)
+    with table.changed():
+        world.run(flow, max_batches=4)
+        world.run(flow, max_batches=4)  # what the first one had read ahead is read anew
+    world.run(flow)
+    ops = table.assert_arrived()
+    assert ops["r"]
+    assert ops["u"]
+    assert len(views) > 6
+    with open_services(flow, world.connections, world.settings) as services:
+        snapshot = services.store.snapshot(flow.name)
+    assert snapshot is not None
+    assert snapshot.finished_at is not None
+    assert sum(each.superseded for each in snapshot.tables) > 0
+    assert not list(Path(world.settings.segment_store).glob(f"{flow.name}/*/chunks/*"))

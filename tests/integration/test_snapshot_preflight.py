@@ -84,6 +84,20 @@ def test_tables_that_are_hidden_from_a_pattern_are_told(reading: Shop) -> None:
     assert found["SELECT"].hint.startswith("GRANT SELECT ON ")
 
 
+def test_a_flow_that_has_not_begun_asks_for_its_rows_unless_it_does_without_them(reading: Shop) -> None:
+    reading.connection = reading.connection.model_copy(update={"login": reading.name, "password": SecretStr("secret")})
+    lacking, place = f"shop: SELECT on {reading.name}.a", None
+    for begins, wanted in (("initial", True), ("only", True), ("never", False)):
+        source = reading.open((f"{reading.name}.a",), snapshot=begins)
+        place = place or source.latest_offset()
+        found = {f.subject: f for f in source.preflight(None)}
+        assert (lacking in found) is wanted
+        if wanted:
+            assert found[lacking].hint.endswith('Or snapshot="never" at the source: the flow begins without its rows.')
+        assert lacking not in {f.subject for f in source.preflight(place)}  # one that has begun needs none
+        source.close()
+
+
 def test_settings_that_lose_updates_are_refused(reading: Shop) -> None:
     reading.sql(f"GRANT SELECT ON {reading.name}.* TO '{reading.name}'@'%'", "SET GLOBAL binlog_row_image='NOBLOB'")
     try:

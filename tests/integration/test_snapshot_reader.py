@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +14,12 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.core.batching import Batching
 from databus.core.errors.source import SourceAccessError
+from databus.core.positions.gtid import MysqlGtidSet
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot import chunk_planning, consistent_view, next_chunks, snapshot_reader
+from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import TouchedKeys
 from tests.integration.binlog_shop import Shop
@@ -135,3 +140,32 @@ def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkey
         source.close()
     assert again is not None
     assert again[0].rows == 4
+
+
+def test_a_server_that_is_late_holds_few_batches_up(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, late = list[float](), [True]
+
+    def view(self: SnapshotReader, covers: BinlogOffset) -> ConsistentView:
+        opened.append(time.monotonic())
+        if late[0] and covers.gtids and reading.flavor == "mysql":
+            known = MysqlGtidSet.parse(covers.gtids)
+            covers = replace(covers, gtids=str(known.add(covers.server, 10**6)))  # logged, and not visible yet
+        elif late[0]:
+            covers = replace(covers, pos=covers.pos + 10**6)
+        return ConsistentView(reading.connection, covers.flavor, covers, 0.1)
+
+    monkeypatch.setattr(SnapshotReader, "_view", view)
+    monkeypatch.setattr(chunk_planning, "PAUSE_S", 0.4)
+    source, snapshot = reading.open(), begun(reading)
+    try:
+        start, none = source.latest_offset(), 0
+        while len(opened) < 2:
+            assert source.plan_chunks(start, snapshot, Batching()) is None
+            none += 1
+        late[0] = False
+        reading.wait_for(lambda: source.plan_chunks(start, snapshot, Batching()) is not None)
+    finally:
+        source.close()
+    assert none > 2  # the batches between went on at once
+    assert opened[1] - opened[0] >= 0.4
+    assert opened[2] - opened[1] >= 0.8

@@ -20,6 +20,7 @@ from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot import snapshot_reader
 from databus.sources.mysql.snapshot.chunk_file import read_chunk
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
+from databus.sources.mysql.snapshot_options import SnapshotOptions
 from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.binlog_shop import Shop
 
@@ -54,7 +55,7 @@ class Reading:
         self.shop, self.source = shop, source
         server = MysqlServer(shop.connection)
         self.store = ChunkStore(str(shop.folder / "segments"), shop.name, server.identity)
-        self.reader = SnapshotReader(server, source._capture, threads)
+        self.reader = SnapshotReader(server, source._capture, SnapshotOptions(threads=threads))
 
     def read(self, snapshot: Snapshot, limit: Batching = LIMIT) -> tuple[list[ChunkFile], Snapshot]:
         chunks, after = self.reader.read(self.source.latest_offset(), snapshot, limit, self.store)

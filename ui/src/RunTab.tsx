@@ -1,7 +1,7 @@
 import { Fragment, useEffect, useState, type ReactNode } from "react";
 
 import { LineageGraph } from "./LineageGraph";
-import { addressOf, fetchRun, Refused, type Check, type Expectation, type Run } from "./run";
+import { addressOf, fetchRun, Refused, type Check, type Expectation, type Run, type Snapshot } from "./run";
 import { Table } from "./Table";
 
 const REFRESH_MS = 10_000;
@@ -65,6 +65,7 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
       <p data-testid="counts">
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched{superseded ? ` + ${superseded.toLocaleString("en")} superseded` : ""}
       </p>
+      {run.snapshot ? <Progress of={run.snapshot} /> : null}
       {run.gaps_passed.length ? (
         <p role="alert" data-testid="lost">
           ✗ not well: a gap was passed over: {run.gaps_passed.join("; ")}; `databus gaps {run.flow}` names what is lost
@@ -87,6 +88,16 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
         ) : null}
       </p>
     </header>
+  );
+}
+
+function Progress({ of }: { of: Snapshot }) {
+  const reads = of.table ? `; ${of.state === "paused" ? "next is" : "reads"} ${of.table}` : "";
+  return (
+    <p>
+      <progress value={of.rows} max={Math.max(of.estimate, of.rows, 1)} aria-label="rows of the snapshot" />{" "}
+      <span data-testid="snapshot">{of.text} ({of.cause}{reads}) · {at(of.at)}</span>
+    </p>
   );
 }
 

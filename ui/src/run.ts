@@ -15,11 +15,14 @@ export type Batch = {
   batch: number; mode: string; attempt: number; from: string; to: string; rows: number; duration_ms: number;
   committed_at: string; refilled: boolean;
 };
+/** How far a snapshot was behind the run's last batch that took chunks of it along; the rate is the run's own. */
+export type Snapshot = { cause: string; state: string; table: string; rows: number; estimate: number; at: string; text: string };
 export type Run = {
   flow: string; run_id: string; from: string | null; to: string | null; watermark: string | null; bytes: number;
   counts: Counts & { reconciled: boolean };
   state: "ok" | "quarantined" | "rejected" | "lost";
   gaps_passed: string[];
+  snapshot: Snapshot | null;
   /** Statements (TRUNCATE, DDL) that became no document stand apart from the rows; where there are none, they are left out. */
   sinks: { sink: string; dispatched: number; statements?: number; rejected: number }[];
   inputs: (Counts & { table: string })[];

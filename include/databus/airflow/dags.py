@@ -39,7 +39,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     spark_conn_id: str | None = None,
     tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
-    snapshots: bool = True,
+    snapshots: bool | None = None,
+    validate_every: timedelta | None = None,
     **dag_options: Any,
 ) -> DAG:
     """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
@@ -47,8 +48,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
     `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
     Building the DAG resolves no connection. Beside it stand `<flow>_backfill`, which moves ranges of the flow's log
-    when it is asked to, and of MySQL and MariaDB `<flow>_snapshot`, which reads tables as they stand; Airflow finds
-    them by itself.
+    when it is asked to, and of a flow that begins with the rows of its tables `<flow>_snapshot`, which reads tables as
+    they stand; Airflow finds them by itself.
 
     Args:
         flow: the flow; its name becomes the DAG id.
@@ -73,7 +74,11 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             Airflow more than a second of CPU. Default None, together in economy mode on Spark Connect, else separate.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine,
             e.g. timedelta(hours=1); default one day, None for no such DAG.
-        snapshots: whether the snapshot DAG is made, where the source has snapshots; default True.
+        snapshots: whether the snapshot DAG is made, which MySQL and MariaDB can have, e.g. True; default None, where
+            the flow begins with the rows of its tables. It makes a file an eighth dearer to Airflow's DAG processor.
+        validate_every: time between two comparisons of the flow's sinks with its source's tables by a DAG
+            `<flow>_validate`, e.g. timedelta(days=1): its task fails where a row differs. It reads the tables whole.
+            Default None, no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -139,13 +144,14 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
     conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
     beside = _beside(flow, backfill_every, conn_id, options, snapshots=snapshots)
+    beside += _validation(flow, validate_every, runs.between, conn_id, options)
     for made in (dag, *beside):
         made.fileloc = caller().rpartition(":")[0]
     return dag
 
 
 def _beside(
-    flow: Flow, backfill_every: timedelta | None, conn_id: str, options: dict[str, Any], *, snapshots: bool
+    flow: Flow, backfill_every: timedelta | None, conn_id: str, options: dict[str, Any], *, snapshots: bool | None
 ) -> list[DAG]:
     """Return the DAGs that stand beside a flow's own, as far as its source has what they need."""
     found = []
@@ -153,11 +159,26 @@ def _beside(
         from databus.airflow.backfills.operator import backfill_dag
 
         found.append(backfill_dag(flow, backfill_every, conn_id, options))
-    if snapshots and flow.source.snapshots:
+    wanted = flow.source.begins_with_snapshot() if snapshots is None else snapshots
+    if wanted and flow.source.snapshots:
         from databus.airflow.snapshots.operator import snapshot_dag
 
         found.append(snapshot_dag(flow, options))
     return found
+
+
+def _validation(
+    flow: Flow, every: timedelta | None, between: timedelta, conn_id: str, options: dict[str, Any]
+) -> list[DAG]:
+    if every is None:
+        return []
+    from databus.airflow.validations import validation_dag
+
+    if every < SHORTEST:
+        raise ConfigError(
+            f"{caller()}: validate_every={every} is shorter than 5 seconds", hint="Give timedelta(days=1), for example."
+        )
+    return [validation_dag(flow, every, between, conn_id, options)]
 
 
 def _three_tasks(

@@ -30,6 +30,7 @@ PANELS: dict[str, dict[str, str]] = {
         "quarantine": "quarantine:app",
     },
     "Prove and trace": {
+        "validate": "validate:validate",
         "ledger": "ledger:ledger",
         "gaps": "checkpoint.amend:gaps",
         "trace": "trace:trace",

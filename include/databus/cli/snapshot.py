@@ -32,7 +32,8 @@ def show(flow: FlowName, shown: Shown) -> None:
         if found is None:
             ERR.print(f"flow {flow} has no snapshot: {snapshots.first_words(spec, services)}", markup=False)
             return
-    _show(found, shown.output)
+        load = snapshots.load_of(spec, services, found)
+    _show(found, shown.output, load)
 
 
 @app.command()
@@ -114,7 +115,7 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
     _show(found, shown.output)
 
 
-def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None:
+def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool = False) -> None:
     seen = progress_of(snapshot, datetime.now(UTC))
     if output is not Format.TABLE:
         show_one({**snapshot.to_json(), **({} if proposed else {"progress": seen.to_json()})}, output)
@@ -137,4 +138,4 @@ def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None
         said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
         ERR.print(said + counted(rows_there, "row"), markup=False)
     else:
-        ERR.print(seen.text, markup=False)
+        ERR.print(seen.told(load), markup=False)

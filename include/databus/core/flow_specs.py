@@ -128,6 +128,10 @@ class SourceSpec(Spec):
         """Return the most rows per second that are read of tables as they stand; None without a bound."""
         return None
 
+    def reads_changes(self) -> bool:
+        """Return whether what comes is delivered, and not only the tables as they stand."""
+        return True
+
     def at_place(self, text: str) -> SourceSpec:
         """Return the source that begins at a place of its log, in a form of `start`.
 

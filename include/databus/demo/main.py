@@ -15,10 +15,11 @@ import pymysql
 from rich.console import Console
 from rich.table import Table
 
+from databus.core.errors.config import SandboxError
 from databus.core.errors.root import DatabusError
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import holds_a_record
-from databus.demo.shop import ShopWriter, create_shop
+from databus.demo.shop import ShopTotals, ShopWriter, create_shop, keys_in_shop
 from databus.demo.verdict import FlowVerdict, Judge
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import APPLICATION, logins
@@ -29,10 +30,13 @@ _RUNS_SHOWN = 3
 _WIDTH = 112
 """Columns of a terminal that the table needs; where there is none, rich would take 80."""
 
-SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
+SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
+"""Without Airflow, which begins when the shop has its rows."""
 FLOWS = ("orders_to_kafka", "orders_to_search", "shop_fan_out")
 _FIRST_TOPIC = "cdc.orders"
 _PARTS = 20
+
+Connection = pymysql.connections.Connection[Any]
 
 console = Console(stderr=True, highlight=False)
 
@@ -57,7 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (options.home / "records.db").unlink(missing_ok=True)
         with drawn(console) as progress:
             sandbox.up(SERVERS, progress)
-        verdicts = _run(sandbox, options, stage)
+        with _shop_connection(sandbox) as connection:
+            writer = _fill(connection, options.rows_before)
+            stage.say(f"the shop holds {len(writer.written.before):,} rows; starting airflow")
+            with drawn(console) as progress:
+                sandbox.up(("airflow",), progress)
+            verdicts = _run(sandbox, connection, writer, options, stage)
         show(verdicts, stage.first_row_s)
         return 0 if verdicts and all(v.passed for v in verdicts) else 1
     except DatabusError as error:
@@ -75,6 +84,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--home", type=Path, default=Path(".sandbox/demo"), help="folder of the servers; emptied first")
     parser.add_argument("--project", type=Path, default=Path(), help="folder that holds dags/ and plugins/")
     parser.add_argument("--ports-from", type=int, help="choose free ports from this number on, not the servers' own")
+    parser.add_argument(
+        "--rows-before", type=int, default=1000, help="transactions that fill the shop before Airflow starts"
+    )
     parser.add_argument("--transactions", type=int, default=2000, help="transactions that the writer commits")
     parser.add_argument("--seconds", type=float, default=40, help="how long the writer takes for them, about")
     parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for the flows to catch up")
@@ -105,13 +117,25 @@ class Stage:
             self.say("the first row can be read in Kafka")
 
 
-def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[FlowVerdict]:
-    """Create the shop, let Airflow run the flows while a writer changes it, and judge what arrived."""
-    with _shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
-        create_shop(connection)
+def _fill(connection: Connection, transactions: int) -> ShopWriter:
+    """Create the shop, and let it have rows, orders that were removed among them, before there is any flow."""
+    create_shop(connection)
+    writer = ShopWriter(connection)
+    writer.run(transactions)
+    writer.written = ShopTotals(before=keys_in_shop(connection))
+    return writer
+
+
+def _run(
+    sandbox: Sandbox, connection: Connection, writer: ShopWriter, options: argparse.Namespace, stage: Stage
+) -> list[FlowVerdict]:
+    """Let Airflow run the flows, change the shop once each has begun, and judge what arrived."""
+    with AirflowApi(sandbox.address("airflow")) as api:
         _wait_for_dags(api, options)
-        stage.say("shop created; Airflow runs the flows every minute; the writer begins")
-        writer = ShopWriter(connection)
+        stage.say("Airflow runs the flows every minute; each begins with the rows that are there")
+        judge = Judge(sandbox, connection, writer.written, api, options.project / "dags")
+        _wait_for_flows(sandbox, judge, options, stage)
+        stage.say("each flow has begun; the writer changes the shop")
         for part in range(1, _PARTS + 1):
             writer.run(options.transactions * part // _PARTS - writer.written.transactions)
             stage.look_for_first_row(sandbox)
@@ -119,7 +143,6 @@ def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[Fl
                 stage.say(f"writer: {writer.written.transactions} of {options.transactions} transactions")
             time.sleep(options.seconds / _PARTS)
         stage.say(f"writer done: {sum(writer.written.changes.values()):,} row changes; waiting for the flows")
-        judge = Judge(sandbox, connection, writer.written, api, options.project / "dags")
         deadline = time.monotonic() + options.timeout
         while True:
             stage.look_for_first_row(sandbox)
@@ -131,7 +154,21 @@ def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[Fl
             time.sleep(2)
 
 
-def _shop_connection(sandbox: Sandbox) -> pymysql.connections.Connection[Any]:
+def _wait_for_flows(sandbox: Sandbox, judge: Judge, options: argparse.Namespace, stage: Stage) -> None:
+    """Wait until each flow stands somewhere: what is written from then on comes as changes, all before as rows.
+
+    Raises:
+        SandboxError: one does not begin.
+    """
+    deadline, left = time.monotonic() + options.timeout, set(FLOWS)
+    while left := {flow for flow in left if not judge.begun(flow)}:
+        stage.look_for_first_row(sandbox)
+        if time.monotonic() > deadline:
+            raise SandboxError(f"{', '.join(sorted(left))}: no run has begun", hint="See the runs in Airflow.")
+        time.sleep(1)
+
+
+def _shop_connection(sandbox: Sandbox) -> Connection:
     host, port = sandbox.address("mysql").split(":")
     return pymysql.connect(
         host=host, port=int(port), user=APPLICATION.user, password=APPLICATION.password.get_secret_value(),
@@ -162,11 +199,12 @@ def show(verdicts: Sequence[FlowVerdict], first_row_s: float | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.width = max(console.width, _WIDTH)
     table = Table(title="What arrived, compared by key and value", title_justify="left")
-    for name in ("flow", "changes at the source", "messages in Kafka", "documents", "mismatches", "lag", "runs"):
+    for name in ("flow", "rows before", "changes since", "messages in Kafka", "documents", "mismatches", "lag", "runs"):
         table.add_column(name, justify="left" if name == "flow" else "right", no_wrap=True)
     for v in verdicts:
         table.add_row(
             v.flow,
+            f"{v.rows_before:,}",
             f"{v.source_rows:,}",
             "-" if v.messages is None else f"{v.messages:,}",
             "-" if v.documents is None else f"{v.documents:,}",

@@ -26,6 +26,7 @@ class ConsumedTopic:
         disordered: records of a key whose position in the log is before an earlier record's.
         state: the rows that the records add up to, by table.
         changes: records by (table, key), a consumer's own count of changes.
+        reads: records of op `r` by (table, key), apart from these: rows as a snapshot read them.
     """
 
     messages: int = 0
@@ -34,6 +35,7 @@ class ConsumedTopic:
     disordered: int = 0
     state: dict[str, State] = field(default_factory=dict)
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    reads: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> ConsumedTopic:
@@ -49,7 +51,7 @@ def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> ConsumedTopic:
         source = record["source"]
         table, name = f"{source['db']}.{source['table']}", key.decode() if key else ""
         seen.messages += 1
-        seen.changes[table, name] += 1
+        (seen.reads if record["op"] == "r" else seen.changes)[table, name] += 1
         seen.duplicates += source["event_id"] in ids
         ids.add(source["event_id"])
         place = (len(source["file"]), source["file"], source["pos"], source["row"])

@@ -52,6 +52,24 @@ TABLES: dict[str, str] = {
 _WORDS = ("Grüße", "Заказ", "日本", "naïve", "plain", 'quo"te', "back\\slash", "line\nbreak", "🙂", "")
 
 
+_KEYS = {
+    "customers": "customer_id",
+    "products": "sku",
+    "orders": "order_id",
+    "order_items": "CONCAT(order_id, '|', line)",
+}
+
+
+def keys_in_shop(connection: pymysql.connections.Connection[Any]) -> frozenset[tuple[str, str]]:
+    """Return (table, primary key as text) of all rows that are there."""
+    found: set[tuple[str, str]] = set()
+    with connection.cursor() as cursor:
+        for table, key in _KEYS.items():
+            cursor.execute(f"SELECT {key} FROM shop.{table}")  # noqa: S608 - our own names
+            found |= {(table, str(value)) for (value,) in cursor.fetchall()}
+    return frozenset(found)
+
+
 def create_shop(connection: pymysql.connections.Connection[Any]) -> None:
     """Create the database and its tables, empty; refuses to touch one that exists.
 
@@ -72,11 +90,13 @@ class ShopTotals:
         changes: row changes by (table, operation), each insert, update or delete of a row counted once.
         per_key: row changes by (table, primary key as text).
         transactions: committed transactions.
+        before: (table, primary key as text) of the rows that were there before the first of these changes.
     """
 
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     per_key: Counter[tuple[str, str]] = field(default_factory=Counter)
     transactions: int = 0
+    before: frozenset[tuple[str, str]] = frozenset()
 
     def rows(self, table: str) -> int:
         """Row changes of a table."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from databus.demo.shop import ShopTotals
 from databus.ops.flows.discovery import find_flow
 from databus.ops.health.lag import measure
 from databus.ops.services import open_services
+from databus.runtime.context import Services
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import databus_environment
 
@@ -43,7 +45,8 @@ class FlowVerdict:
 
     Attributes:
         flow: flow name.
-        source_rows: row changes that the writer made in the flow's tables.
+        rows_before: rows that the flow's tables held before its first run.
+        source_rows: row changes that the writer made in them since.
         messages: records with a value in its topics, None when it has none.
         documents: documents in its indices, None when it has none.
         problems: a line per mismatch.
@@ -52,6 +55,7 @@ class FlowVerdict:
     """
 
     flow: str
+    rows_before: int = 0
     source_rows: int = 0
     messages: int | None = None
     documents: int | None = None
@@ -102,17 +106,17 @@ class Judge:
         return verdict
 
     def _orders_to_kafka(self, verdict: FlowVerdict) -> None:
-        verdict.source_rows = self.written.rows("orders")
+        self._count(verdict, "orders")
         expected = self._state("orders", _without_card)
         _judge_topic(verdict, self._topic("cdc.orders"), {"shop.orders": expected}, self.written)
 
     def _orders_to_search(self, verdict: FlowVerdict) -> None:
-        verdict.source_rows = self.written.rows("orders") + self.written.rows("products")
+        self._count(verdict, "orders", "products")
         self._judge_index(verdict, "orders", self._state("orders", _hashed_card))
         self._judge_index(verdict, "products", self._state("products"))
 
     def _shop_fan_out(self, verdict: FlowVerdict) -> None:
-        verdict.source_rows = sum(self.written.changes.values())
+        self._count(verdict, *_KEYS)
         customers = self._state("customers", _masked_email)
         _judge_topic(verdict, self._topic("shop.people"), {"shop.customers": customers}, self.written)
         trade = self._topic("shop.trade")
@@ -121,6 +125,10 @@ class Judge:
         shown = {k: row for k, row in self._state("orders", _without_card).items() if row["status"] != "new"}
         verdict.problems += mismatches(shown, trade.state.get("shop.orders", {}))
         self._judge_index(verdict, "shop-people", customers)
+
+    def _count(self, verdict: FlowVerdict, *tables: str) -> None:
+        verdict.source_rows = sum(map(self.written.rows, tables))
+        verdict.rows_before = sum(table in tables for table, _ in self.written.before)
 
     def _judge_index(self, verdict: FlowVerdict, index: str, expected: State) -> None:
         documents = index_documents(self.sandbox.address("opensearch"), index)
@@ -134,14 +142,24 @@ class Judge:
     def _state(self, table: str, change: Callable[[dict[str, Any]], Any] = lambda row: row) -> State:
         return source_state(self.connection, f"shop.{table}", _KEYS[table], change)
 
+    def begun(self, flow: str) -> bool:
+        """Return whether a flow has a checkpoint."""
+        with self._services(flow) as services:
+            return services.store.load(flow) is not None
+
     def add_lag(self, verdict: FlowVerdict) -> None:
         """Measure how far behind the source the flow's checkpoint is."""
-        environment = databus_environment(self.sandbox.status(), self.sandbox.home)
-        flow = find_flow(verdict.flow, self.dags).flow
-        settings = Settings.from_environment(environment)
-        with open_services(flow, EnvironmentConnections(environment), settings) as services:
-            lag = measure(flow, services).lag
+        with self._services(verdict.flow) as services:
+            lag = measure(find_flow(verdict.flow, self.dags).flow, services).lag
         verdict.lag_s = lag.seconds if lag else None
+
+    @contextmanager
+    def _services(self, name: str) -> Iterator[Services]:
+        environment = databus_environment(self.sandbox.status(), self.sandbox.home)
+        settings = Settings.from_environment(environment)
+        flow = find_flow(name, self.dags).flow
+        with open_services(flow, EnvironmentConnections(environment), settings) as services:
+            yield services
 
 
 def _judge_topic(verdict: FlowVerdict, seen: ConsumedTopic, expected: dict[str, State], written: ShopTotals) -> None:
@@ -151,11 +169,25 @@ def _judge_topic(verdict: FlowVerdict, seen: ConsumedTopic, expected: dict[str, 
             verdict.problems.append(f"{count} records {name}")
     for table, state in expected.items():
         verdict.problems += [f"{table} {line}" for line in mismatches(state, seen.state.get(table, {}))]
-        bare = table.partition(".")[2]
-        for (changed, key), times in written.per_key.items():
-            if changed == bare and seen.changes[table, _key_json(bare, key)] != times:
-                found = seen.changes[table, _key_json(bare, key)]
-                verdict.problems.append(f"{table} {key}: changed {times} times, {found} records")
+        verdict.problems += _miscounted(table, seen, written)
+
+
+def _miscounted(table: str, seen: ConsumedTopic, written: ShopTotals) -> list[str]:
+    """Return a line for each key that came another number of times than it should.
+
+    Each change since the flow began comes once. A row that was there before comes as it was read, unless a change of it
+    came while it was read; no row comes so twice.
+    """
+    bare, lines = table.partition(".")[2], []
+    for key in {key for name, key in (*written.per_key, *written.before) if name == bare}:
+        place = table, _key_json(bare, key)
+        times, changes, reads = written.per_key[bare, key], seen.changes[place], seen.reads[place]
+        there = (bare, key) in written.before
+        if changes != times:
+            lines.append(f"{table} {key}: changed {times} times, {changes} records")
+        if reads > 1 or (there and not reads and not changes):
+            lines.append(f"{table} {key}: {'was' if there else 'was not'} there before, came {reads} times as a row")
+    return lines
 
 
 def _key_json(table: str, key: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from databus.checkpoints.rules.amendments import require_started
 from databus.checkpoints.rules.mending import check_mends
 from databus.core.amounts import counted
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.repair import tables_of
@@ -64,6 +66,19 @@ def proposed(
         standing = require_started(flow.name, services.store.load(flow.name))
         check_mends(flow.name, made, services.store.gaps(flow.name), standing.offset)
     return made
+
+
+def load_of(flow: Flow, services: Services, snapshot: Snapshot) -> str:
+    """Say which bound of the flow's options the servers' load passes just now, so that an unfinished snapshot waits.
+
+    "" where none does, and where no server answers.
+    """
+    if not snapshot.under_way:
+        return ""
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with suppress(DatabusError), closing(flow.source.open(services.connections, context)) as source:
+        return source.snapshot_load() if isinstance(source, SnapshotSource) else ""
+    return ""
 
 
 def first_words(flow: Flow, services: Services) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.counts import TableCounts
 from databus.core.positions.offsets import Offset, offset_from_json
+from databus.core.state.snapshot_progress import SnapshotProgress
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,6 +47,7 @@ class BatchRecord:
         spec_hash: hash of the flow's definition and the code's version; "" when refilled.
         code_version: version of this package that moved it; "" when not known.
         lost: why a part of its range, which it passed over, is gone; "" where nothing is.
+        snapshot: how far the snapshot was behind the batch, which took chunks of it along; None without.
         first_batch: number of the first of several batches that were merged, the last of which is `batch`; else None.
     """
 
@@ -70,6 +72,7 @@ class BatchRecord:
     spec_hash: str = ""
     code_version: str = ""
     lost: str = ""
+    snapshot: SnapshotProgress | None = None
     first_batch: int | None = None
 
     @property
@@ -113,6 +116,7 @@ def batch_record(row: Row, counts: Iterable[Row], receipts: Iterable[Row], check
         committed_at=row["committed_at"],
         refilled=row["refilled"],
         lost=row["lost"] or "",
+        snapshot=SnapshotProgress.from_json(row["snapshot_progress"]) if row["snapshot_progress"] else None,
         first_batch=row["first_batch"],
         tables={c["table_name"]: TableCounts(*(c[name] or 0 for name in COUNTED)) for c in counts},
         receipts=tuple({name: value for name, value in r.items() if name not in ("id", "batch")} for r in receipts),

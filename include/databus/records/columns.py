@@ -11,6 +11,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 Json = sa.JSON().with_variant(JSONB(), "postgresql")
 """JSON text on SQLite, JSONB on PostgreSQL."""
 
+JsonOrNull = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+"""The same of a column that may be NULL: a plain one would hold JSON's null."""
+
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """A generated key; SQLite generates only INTEGER ones."""
 

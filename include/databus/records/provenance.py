@@ -14,7 +14,7 @@ from databus.records.ranges import OUTPUT, SNAPSHOT, SOURCE, chunk_stream
 _MOST = 50
 _MOST_EVENTS = 500
 _MINE = "flow = :flow AND side = :side AND stream = :stream"
-_JSON = ("range_start", "range_end", "durations_ms", "outputs")
+_JSON = ("range_start", "range_end", "durations_ms", "outputs", "snapshot_progress")
 _TIMES = ("watermark", "committed_at", "last_held_at")
 _FLAGS = ("refilled", "duplicate")
 

@@ -15,6 +15,7 @@ from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.protocols.recorder import Clock
 from databus.core.state.checkpoint import HistoryEntry
+from databus.core.state.snapshot_progress import progress_of
 from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
 from databus.records.batch_record import counts_row
@@ -253,6 +254,7 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
         "committed_at": report.committed_at,
         "code_version": report.code_version,
         "lost": report.lost.why if report.lost else None,
+        "snapshot_progress": progress_of(plan.chunks.snapshot, report.committed_at).to_json() if plan.chunks else None,
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from databus.core.batches.counts import SinkCounts, TableCounts, state_of
 from databus.core.batches.report import CheckResult
 from databus.core.positions.offsets import Offset
+from databus.core.state.snapshot_progress import SnapshotProgress
 from databus.records.batch_record import BatchRecord
 
 
@@ -55,6 +56,7 @@ class RunSummary:
         tables: counts by table.
         sinks: totals of each sink.
         checks: results of each check and table over all batches; `observed` is the last batch's.
+        snapshot: how far the snapshot was whose chunks it took along last, at the run's own rate; None without.
         gaps_passed: why ranges that its batches passed over unread are gone, each once.
     """
 
@@ -70,6 +72,7 @@ class RunSummary:
     tables: Mapping[str, TableCounts]
     sinks: tuple[SinkTotal, ...]
     checks: tuple[CheckResult, ...]
+    snapshot: SnapshotProgress | None = None
     gaps_passed: tuple[str, ...] = ()
 
     @property
@@ -110,8 +113,17 @@ def summarize(flow: str, run_id: str, batches: Sequence[BatchRecord]) -> RunSumm
         tables=dict(sorted(tables.items())),
         sinks=_sinks(receipt for batch in batches for receipt in batch.receipts),
         checks=_checks(result for batch in batches for result in batch.checks),
+        snapshot=_snapshot([batch.snapshot for batch in batches if batch.snapshot is not None]),
         gaps_passed=tuple(dict.fromkeys(batch.lost for batch in batches if batch.lost)),
     )
+
+
+def _snapshot(seen: Sequence[SnapshotProgress]) -> SnapshotProgress | None:
+    """Return the last progress, its rate counted from the first of the same snapshot."""
+    if not seen:
+        return None
+    first = next(one for one in seen if one.number == seen[-1].number)
+    return seen[-1].since(first)
 
 
 def _checks(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:

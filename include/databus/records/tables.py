@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from databus.records.columns import Id, Json, UtcDateTime
+from databus.records.columns import Id, Json, JsonOrNull, UtcDateTime
 from databus.records.database import SCHEMA_TABLE
 
 metadata = sa.MetaData(
@@ -56,6 +56,7 @@ batches = sa.Table(
     sa.Column("refilled", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("code_version", sa.String(50), nullable=False, server_default=""),  # "" in older and refilled reports
     sa.Column("first_batch", sa.BigInteger),  # of several that were merged into this one; NULL in a single batch's
+    sa.Column("snapshot_progress", JsonOrNull),  # behind the batch, as SnapshotProgress.to_json; NULL without chunks
     sa.Column("lost", sa.Text),  # why a part of its range, which it passed over, is gone; NULL where nothing is
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
 )

@@ -262,7 +262,11 @@ def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:
     """Return the snapshots of a live flow; what moves rows beside it takes no chunks along."""
     if not isinstance(source, SnapshotSource) or "." in flow.name:
         return None
-    most = flow.source.snapshot_rows_per_second()
-    rate = SnapshotRate(most) if most is not None else None
-    initial, scope = flow.source.begins_with_snapshot(), flow.source.capture_scope()
-    return SnapshotTurns(flow.name, initial, scope, rate)
+    spec, most = flow.source, flow.source.snapshot_rows_per_second()
+    return SnapshotTurns(
+        flow.name,
+        initial=spec.begins_with_snapshot(),
+        only=not spec.reads_changes(),
+        scope=spec.capture_scope(),
+        rate=SnapshotRate(most) if most is not None else None,
+    )

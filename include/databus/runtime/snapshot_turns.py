@@ -35,16 +35,20 @@ class SnapshotTurns:
     Attributes:
         flow: flow name.
         initial: whether a flow that has moved nothing yet begins with its tables as they stand.
+        only: whether the log is read for the rows of a snapshot alone, and nothing is moved without one.
         scope: what the flow captures; None where its source does not say.
         rate: rows that may be read; None without a bound.
         held: whether chunks are left, and the flow's own bounds let none be read just now.
+        load: which bound the servers' load passes, "" for none.
     """
 
     flow: str
     initial: bool = False
+    only: bool = False
     scope: CaptureScope | None = None
     rate: SnapshotRate | None = None
     held: bool = field(default=False, init=False)
+    load: str = field(default="", init=False)
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -99,6 +103,9 @@ class SnapshotTurns:
         if snapshot is None or not snapshot.under_way or not isinstance(source, SnapshotSource):
             self._since = None
             return None
+        if self._over(source, snapshot):
+            self.held = True
+            return None
         granted = limit.max_rows if self.rate is None else self.rate.granted()
         if not granted:
             self.held = True
@@ -121,6 +128,22 @@ class SnapshotTurns:
             behind = replace(behind, finished_at=now)
         return proposed, None if behind is None else PlannedChunks(behind, proposed.chunks)
 
+    @property
+    def over(self) -> bool:
+        """Return whether there is nothing to move: no chunks are to be read, and no changes without them."""
+        return self.only and (self._known is None or not self._known.under_way)
+
+    def told_over(self) -> str:
+        """Say why nothing is moved."""
+        number = "no snapshot" if self._known is None else f"snapshot {self._known.number}"
+        if self._known is None:
+            state = "is under way"
+        elif self._known.unfinished:
+            state = "is paused"
+        else:
+            state = "was cancelled" if self._known.cancelled else "is finished"
+        return f'flow {self.flow}: {number} {state}; snapshot="only" reads no changes'
+
     def committed(self, plan: Plan, now: datetime) -> None:
         """Take note of a committed batch, and log how far the snapshot has come."""
         if plan.chunks is None:
@@ -128,6 +151,15 @@ class SnapshotTurns:
         self._known = plan.chunks.snapshot
         self._looked_at = float("-inf")  # a person may have paused it meanwhile: the store knows
         log.info("flow %s: %s", self.flow, progress_of(self._known, now, self._since).text)
+
+    def _over(self, source: SnapshotSource, snapshot: Snapshot) -> bool:
+        """Return whether the servers' load lets no chunk be read; says so in the log when that changes."""
+        before, self.load = self.load, source.snapshot_load()
+        if self.load and not before:
+            log.info("flow %s: snapshot %d waits: %s", self.flow, snapshot.number, self.load)
+        elif before and not self.load:
+            log.info("flow %s: snapshot %d goes on: the servers' load is within its bounds", self.flow, snapshot.number)
+        return bool(self.load)
 
     def _look(self, store: CheckpointStore) -> None:
         self._known, self._looked_at = store.snapshot(self.flow), time.monotonic()

@@ -159,7 +159,8 @@ class _Window:
                 if moved is None:
                     if not is_detached(session):  # markers are written again under a lease only
                         self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
-                    if self.control.limits.until_caught_up and behind.idle() and not self._chunks_held():
+                    until_head = self.control.limits.until_caught_up and not self._chunks_held()
+                    if behind.idle() and (self._over_for_good() or until_head):
                         break
                     continue
                 report, result.checkpoint = moved
@@ -193,6 +194,14 @@ class _Window:
         source = self.session.source
         if self._head is None and self.control.limits.until_caught_up and isinstance(source, SharedLogSource):
             self._head = source.latest_offset()
+
+    def _over_for_good(self) -> bool:
+        """Return whether nothing is to come: the flow reads its tables alone, and has read them."""
+        turns = self.session.snapshots
+        if turns is None or not turns.over:
+            return False
+        log.info("%s", turns.told_over())
+        return True
 
     def _only_others_go_on(self, report: BatchReport) -> bool:
         """Return whether the window passed the head that it began with, and this batch has no rows of the flow."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import sqlalchemy as sa
 from openlineage.client.serde import Serde
 
@@ -15,7 +18,7 @@ from databus.records.ranges import SOURCE
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.summary import summarize
-from tests.contract.record_samples import NOON, report
+from tests.contract.record_samples import NOON, report, report_of_chunks
 
 FLOW = "orders_to_kafka"
 COUNTS = {"shop.orders": TableCounts(14, 1, 1, 8, 4, 9), "shop.items": TableCounts(2, 0, 0, 2)}
@@ -51,3 +54,30 @@ def test_they_add_up_in_summary_and_quality(store):
     quality = evaluate_run(store, FLOW, "r", NOON)
     assert [metric.violations for metric in quality.metrics if metric.kind == "reconciliation"] == [0, 0]
     assert quality.result["meta"]["databus"]["rows"] == rows
+
+
+def test_a_batch_keeps_how_far_the_snapshot_was_behind_it(store, reader):
+    first = report_of_chunks()
+    chunks = first.plan.chunks
+    assert chunks is not None
+    orders, items = chunks.snapshot.tables
+    later = replace(chunks.snapshot, tables=(replace(orders, rows=8), items))
+    plan = replace(first.plan, batch=4, chunks=replace(chunks, snapshot=later))
+    second = replace(first, plan=plan, committed_at=first.committed_at + timedelta(seconds=2))
+    plain = report(5, first.run_id)
+    SqlRecorder(store).record(first, second, plain)
+    with store.transaction() as connection:
+        kept = connection.execute(
+            sa.text("SELECT snapshot_progress IS NULL FROM databus_batches ORDER BY id")
+        ).scalars()
+        assert list(kept) == [0, 0, 1]
+    found = Reports(store).batches(FLOW, first.run_id)
+    assert [batch.snapshot and batch.snapshot.rows for batch in found] == [4, 9, None]
+    assert found[1].snapshot.text.startswith("snapshot 1: 0 of 2 tables, 9 of about 15 rows, 0 rows/s, about ")
+    assert Provenance(reader).delivered(FLOW, 1, 1) == found[:2]
+    # The run's own rate: five rows in two seconds, and six are left.
+    assert summarize(FLOW, first.run_id, found).snapshot.text == (
+        "snapshot 1: 0 of 2 tables, 9 of about 15 rows, 2 rows/s, about 2 s left"
+    )
+    assert summarize(FLOW, first.run_id, found[:1]).snapshot == found[0].snapshot
+    assert summarize(FLOW, first.run_id, found[2:]).snapshot is None

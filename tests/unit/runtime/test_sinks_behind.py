@@ -279,7 +279,7 @@ class Installation:
         services = Services(settings, EnvironmentConnections({}), store, None, self.reports, SystemClock())  # type: ignore[arg-type]
         try:
             with open_session(self.flow, services, Engine(), RunIdentity("run", "", __version__)) as session:
-                return run_window(session, WindowControl(WindowLimits(until_caught_up=True, **limits)))
+                return run_window(session, WindowControl(WindowLimits(**{"until_caught_up": True, **limits})))
         finally:
             kept.close()
 

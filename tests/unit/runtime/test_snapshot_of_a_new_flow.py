@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from databus.core.errors import CheckpointUnavailableError
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.ops.health.distance import distance
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.test_chunks_of_given_up_plans import FILE, Snapped, SnapshotOfMock, of_chunk
-from tests.unit.runtime.test_sinks_behind import ROWS, Installation, brokers
+from tests.unit.runtime.test_chunks_of_given_up_plans import CHUNK, FILE, Snapped, SnapshotOfMock, of_chunk
+from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers
 
 __all__ = ["brokers"]
 
@@ -33,26 +35,43 @@ class Beginning(Snapped):
     """A mock source whose new flows begin with the rows that its table holds."""
 
     kind = "beginning"
-    initial: bool = True
 
     def open(self, *_: Any) -> Any:
         return TablesOfMock(self)
 
     def begins_with_snapshot(self) -> bool:
-        return self.initial
+        return True
+
+
+class Streaming(Beginning):
+    """A mock source whose flows deliver changes alone."""
+
+    kind = "streaming"
+
+    def begins_with_snapshot(self) -> bool:
+        return False
+
+
+class RowsAlone(Beginning):
+    """A mock source whose flows deliver the rows that its table holds, and no changes."""
+
+    kind = "rows_alone"
+
+    def reads_changes(self) -> bool:
+        return False
 
 
 class NewFlow(Installation):
     """A flow that has not begun, whose source stands idle behind all its rows."""
 
-    def __init__(self, *, initial: bool = True) -> None:
+    def __init__(self, source: type[Beginning] = Beginning, start: str = "latest") -> None:
         super().__init__("a")
-        self.written(initial)
+        self.written(source, start)
 
-    def written(self, initial: bool) -> None:
+    def written(self, source: type[Beginning], start: str = "latest") -> None:
         """Change what the flow's definition says of the rows that are there."""
-        source = Beginning(rows=ROWS, rows_per_transaction=2, start="latest", initial=initial)
-        self.flow = self.flow.model_copy(update={"source": source})
+        made = source(rows=ROWS, rows_per_transaction=2, start=start)
+        self.flow = self.flow.model_copy(update={"source": made})
 
     def begun(self) -> Snapshot | None:
         return self.store.snapshot("shop")
@@ -91,9 +110,9 @@ def test_a_run_that_is_killed_before_it_leaves_it_to_the_next_one() -> None:
 
 def test_a_flow_that_began_without_it_gets_none_by_another_definition() -> None:
     """As an upgrade makes one of every flow without `start`, also of those that have moved nothing yet."""
-    flow = NewFlow(initial=False)
+    flow = NewFlow(Streaming)
     flow.run(max_seconds=20.0)
-    flow.written(initial=True)
+    flow.written(Beginning)
     flow.run(max_seconds=20.0)
     assert flow.begun() is None
     assert of_chunk("a") == 0
@@ -109,3 +128,62 @@ def test_a_checkpoint_of_an_older_databus_gets_none() -> None:
     flow.run(max_seconds=20.0)
     assert flow.begun() is None
     assert of_chunk("a") == 0
+
+
+def test_only_ends_behind_the_rows_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    flow = NewFlow(RowsAlone, "earliest")
+    caplog.set_level("INFO")
+    flow.run(max_seconds=20.0)
+    begun, standing = flow.begun(), flow.store.load("shop")
+    assert begun is not None
+    assert begun.finished_at is not None
+    assert (of_chunk("a"), len(BROKERS["a"].held)) == (CHUNK, CHUNK)
+    assert 'flow shop: snapshot 1 is finished; snapshot="only" reads no changes' in caplog.text
+    began = time.monotonic()
+    assert flow.run(until_caught_up=False, max_seconds=60.0).batches == 0  # a window that waits for changes ends too
+    assert time.monotonic() - began < 30
+    assert flow.store.load("shop") == standing
+
+
+def test_only_moves_nothing_while_its_snapshot_is_paused_or_gone(caplog: pytest.LogCaptureFixture) -> None:
+    flow = NewFlow(RowsAlone, "earliest")
+    caplog.set_level("INFO")
+    flow.run(max_batches=0)
+    flow.store.pause_snapshot("shop", "ann", "why")
+    assert flow.run(max_seconds=20.0).batches == 0
+    assert "snapshot 1 is paused; " in caplog.text
+    flow.store.cancel_snapshot("shop", "ann", "why")
+    assert flow.run(max_seconds=20.0).batches == 0
+    assert "snapshot 1 was cancelled; " in caplog.text
+
+
+def test_only_reads_changes_while_its_rows_wait_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a flow does that is far behind, when one begins another snapshot."""
+    flow, waits = NewFlow(RowsAlone, "earliest"), [True, True]
+    real = TablesOfMock.plan_chunks
+
+    def far_behind(source: Any, *given: Any) -> Any:
+        return None if waits and waits.pop() else real(source, *given)
+
+    monkeypatch.setattr(TablesOfMock, "plan_chunks", far_behind)
+    flow.run(max_seconds=20.0)
+    assert of_chunk("a") == CHUNK
+    assert len(BROKERS["a"].held) == CHUNK + 2 * 20  # two batches of the log
+
+
+def test_a_flow_that_is_done_with_its_rows_is_not_behind_and_needs_no_log() -> None:
+    flow, asked = NewFlow(RowsAlone, "earliest"), list[str]()
+    flow.run(max_batches=0)
+    at = flow.store.load("shop")
+    assert at is not None
+    source = flow.flow.source.open()
+    assert distance(flow.flow, flow.store, source, at.offset)[0].bytes
+    flow.store.pause_snapshot("shop", "ann", "why")
+    assert distance(flow.flow, flow.store, source, at.offset)[0].bytes
+    flow.store.resume_snapshot("shop", "ann", "why")
+    flow.run(max_seconds=20.0)
+    source.headroom = lambda *_: asked.append("headroom")
+    lag, headroom = distance(flow.flow, flow.store, source, at.offset)
+    assert (lag.bytes, lag.seconds, headroom, asked) == (0, 0.0, None, [])
+    flow.written(Beginning)
+    assert distance(flow.flow, flow.store, source, at.offset)[0].bytes

@@ -50,6 +50,7 @@ def test_starts_survive_json(start: str) -> None:
         ({"snapshot": "never"}, "latest", "never"),
         ({"snapshot": "initial"}, "latest", "initial"),
         ({"start": "latest", "snapshot": "initial"}, "latest", "initial"),
+        ({"snapshot": "only"}, "latest", "only"),
     ],
 )
 def test_a_flow_begins_with_its_rows_where_no_start_is_given(
@@ -62,12 +63,13 @@ def test_a_flow_begins_with_its_rows_where_no_start_is_given(
     assert spec_class("sources", "mysql_binlog").from_stored(stored) == spec
 
 
-def test_rows_and_a_start_before_them_are_refused_together() -> None:
+@pytest.mark.parametrize("snapshot", ["initial", "only"])
+def test_rows_and_a_start_before_them_are_refused_together(snapshot: Any) -> None:
     with pytest.raises(ConfigError, match=r"older changes would come after the rows that hold them\."):
-        MysqlBinlog(conn_id="m", tables=("shop.*",), start="earliest", snapshot="initial")
+        MysqlBinlog(conn_id="m", tables=("shop.*",), start="earliest", snapshot=snapshot)
 
 
-@pytest.mark.parametrize("snapshot", ["initial", "never"])
+@pytest.mark.parametrize("snapshot", ["initial", "only", "never"])
 def test_places_are_judged_alike_whatever_a_flow_begins_with(snapshot: Any) -> None:
     spec = MysqlBinlog(conn_id="m", tables=("shop.*",), snapshot=snapshot)
     assert spec.at_place("mysql-bin.000042:4") == MysqlBinlog(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from databus.records.quality.judged_expectations import ExpectationOutcome
 from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.web.app import FirstUse, create_app
-from tests.contract.record_samples import NOON, check, report
+from tests.contract.record_samples import NOON, check, report, report_of_chunks
 
 RUN = "/api/v1/dags/orders_to_kafka/runs/r1"
 
@@ -54,6 +55,15 @@ def test_a_run_shows_inputs_outputs_counts_quality_and_lineage(client: TestClien
     assert edges[("in:shop.orders", "flow")] == 20
     assert edges[("flow", "kafka:cdc.orders")] == 20
     assert edges[("flow", "quarantine")] == 2
+
+
+def test_a_run_that_took_chunks_along_shows_how_far_the_snapshot_was(client: TestClient, tmp_path: Path) -> None:
+    assert client.get(RUN).raise_for_status().json()["snapshot"] is None
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        recorder.record(replace(report_of_chunks(), run_id="r4"))
+    shown = client.get(RUN.replace("r1", "r4")).raise_for_status().json()["snapshot"]
+    assert (shown["state"], shown["table"], shown["rows"], shown["rows_left"]) == ("reading", "shop.orders", 4, 11)
+    assert shown["text"].startswith("snapshot 1: 0 of 2 tables, 4 of about 15 rows, ")
 
 
 def test_a_run_of_a_backfill_shows_the_batches_of_its_pieces(client: TestClient, tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def run(options: DagFilesOptions, say: Callable[[str], None]) -> Result:
         found = json.loads(
             _ended([sys.executable, "-m", "databus.bench.airflow.dag_processor"], environment).splitlines()[-1]
         )
-    # Each file makes a flow's DAG, its backfill DAG and its snapshot DAG.
-    if found["dags"] != 3 * options.files or found["import_errors"]:
+    # Each file makes a flow's DAG and its backfill DAG.
+    if found["dags"] != 2 * options.files or found["import_errors"]:
         raise ReconciliationError(f"Airflow has {found['dags']} DAGs of {options.files} files: {found}")
     return result(options, found)
 

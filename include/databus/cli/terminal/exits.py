@@ -15,7 +15,7 @@ from databus.core.errors.sink import SinkUnavailableError
 from databus.core.errors.source import SourceUnavailableError
 from databus.core.trace import TraceQueryError
 
-OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD = range(8)
+OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD, DIFFERS = range(9)
 
 MEANINGS = (
     "Exit codes:",
@@ -27,6 +27,7 @@ MEANINGS = (
     "5  a check that must hold is violated",
     "6  lag of a flow exceeds --fail-over",
     "7  rows were moved; some are in quarantine, refused by a sink or lost to a gap",
+    "8  a sink holds other rows than the source's tables",
 )
 """Lines of help, one for each code."""
 

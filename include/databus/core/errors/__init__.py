@@ -22,6 +22,7 @@ from databus.core.errors.checkpoint import (
     PlanChangedError,
     SnapshotUnfinishedError,
     StaleEpochError,
+    ValidationBehindError,
 )
 from databus.core.errors.config import (
     BackfillFutureError,
@@ -50,6 +51,7 @@ from databus.core.errors.sink import (
     SinkSettingError,
     SinkTransactionHangingError,
     SinkUnavailableError,
+    ValidationRefusedError,
 )
 from databus.core.errors.source import (
     ChunkFileError,
@@ -142,4 +144,6 @@ __all__ = [
     "TransformError",
     "UnknownKindError",
     "UnloggedChangeError",
+    "ValidationBehindError",
+    "ValidationRefusedError",
 ]

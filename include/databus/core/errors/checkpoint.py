@@ -91,3 +91,10 @@ class CheckpointTooLargeError(CheckpointError):
     """A multi would exceed the size that ZooKeeper takes safely."""
 
     code = "checkpoint_too_large"
+
+
+class ValidationBehindError(CheckpointConflictError):
+    """A flow does not reach the place up to which its sinks are to be compared with its source."""
+
+    code = "validation_behind"
+    retryable = True

@@ -112,3 +112,9 @@ class RecordRejectedError(SinkError):
     """The sink refused records for good (mapping, size), and the flow is to stop rather than hold them back."""
 
     code = "sink_record_rejected"
+
+
+class ValidationRefusedError(SinkError):
+    """What a sink holds cannot be compared with the source's tables."""
+
+    code = "validation_refused"

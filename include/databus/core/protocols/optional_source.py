@@ -150,6 +150,14 @@ class SnapshotSource(Source, Protocol):
         """Probe what reading the tables needs beyond the stream: grants, settings, keys; changes nothing."""
         ...
 
+    def snapshot_load(self) -> str:
+        """Return which bound the load of the servers passes, above which the flow lets no chunk be read; "" for none.
+
+        Raises:
+            SourceError: the source does not answer.
+        """
+        ...
+
     def plan_chunks(
         self, after: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot | None] | None:
@@ -176,4 +184,35 @@ class SnapshotSource(Source, Protocol):
         Raises:
             SourceError: a chunk file is gone or damaged.
         """
+        ...
+
+
+@runtime_checkable
+class ComparableSource(SnapshotSource, Protocol):
+    """A source whose tables can be read as they stand without the log, to be compared with what sinks hold."""
+
+    def read_chunks(self, covers: Offset, snapshot: Snapshot, limit: Batching) -> tuple[SourcePlan, Snapshot, Offset]:
+        """Read the next chunks by themselves in a view that shows at least `covers`.
+
+        Args:
+            covers: a place of the log, with GTIDs where the flow's places have them.
+            snapshot: how far reading has come.
+            limit: bounds of what is read at once.
+
+        Returns:
+            A plan of an empty range with the chunks; the snapshot as it stands behind it; the end of the log, behind
+            all that the view can have shown.
+
+        Raises:
+            SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`.
+            SourceError: a table cannot be read.
+        """
+        ...
+
+    def end_of_log(self, standing: Offset) -> Offset:
+        """Return the end of the log as of now, counted as a place of the flow is; it may have no GTIDs."""
+        ...
+
+    def drop_chunks(self, plan: SourcePlan) -> None:
+        """Delete the chunk files of `read_chunks`; safe to call twice."""
         ...

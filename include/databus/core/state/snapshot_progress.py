@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -74,6 +75,14 @@ class SnapshotProgress:
     @property
     def text(self) -> str:
         """Progress in one line."""
+        return self.told()
+
+    def told(self, load: str = "") -> str:
+        """Return progress in one line.
+
+        Args:
+            load: why it waits for the servers' load; "" where it does not.
+        """
         tables = f"{self.done:,} of {self.tables:,} tables" + (f" ({self.gone:,} gone)" if self.gone else "")
         mends = f" (mends gap {', '.join(map(str, self.mends))})" if self.mends else ""
         said = f"snapshot {self.number}{mends}: {tables}, {self.rows:,} of about {self.estimate:,} rows"
@@ -81,9 +90,25 @@ class SnapshotProgress:
             return f"{said}, {self.state} after {duration(self.seconds)}"
         if self.state == PAUSED:
             return f"{said}, paused"
+        if load:
+            return f"{said}, waits: {load}"
         if self.rows_per_second is None or self.seconds_left is None:
             return f"{said}, begun {duration(self.seconds)} ago"
         return f"{said}, {self.rows_per_second:,.0f} rows/s, about {duration(self.seconds_left)} left"
+
+    def since(self, earlier: SnapshotProgress) -> SnapshotProgress:
+        """Return it with the rate since an earlier look at the same snapshot, where rows came in between."""
+        rate = _rate(self.rows - earlier.rows, (self.at - earlier.at).total_seconds())
+        if rate is None or self.rows_per_second is None:
+            return self
+        return replace(self, rows_per_second=rate, seconds_left=self.rows_left / rate if not self.ended else None)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SnapshotProgress:
+        """Read what `to_json` wrote."""
+        stored: dict[str, Any] = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        stored |= {"at": datetime.fromisoformat(data["at"]), "mends": tuple(data.get("mends", ()))}
+        return cls(**stored)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, of numbers and text; what is not known is left out."""
@@ -132,7 +157,10 @@ def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | Non
         for table in snapshot.tables
     )
     seconds = max((at - snapshot.begun_at).total_seconds(), 0.0)
-    rate = _rate(snapshot.number, rows, seconds, at, since) if state in ("reading", FINISHED) else None
+    before = since if since is not None and since.number == snapshot.number else None
+    rate = _rate(rows - before.rows, (at - before.at).total_seconds()) if before else _rate(rows, seconds)
+    if state not in ("reading", FINISHED):
+        rate = None
     return SnapshotProgress(
         snapshot.number,
         snapshot.cause,
@@ -168,8 +196,6 @@ def _state(snapshot: Snapshot, rows: int) -> str:
     return "reading" if rows or any(table.chunks for table in snapshot.tables) else "waiting"
 
 
-def _rate(number: int, rows: int, seconds: float, at: datetime, since: SnapshotProgress | None) -> float | None:
-    """Return rows per second since an earlier look at the same snapshot, or its beginning; None where none came."""
-    if since is not None and since.number == number:
-        rows, seconds = rows - since.rows, (at - since.at).total_seconds()
+def _rate(rows: int, seconds: float) -> float | None:
+    """Return rows per second; None where none came."""
     return rows / max(seconds, 0.001) if rows > 0 else None

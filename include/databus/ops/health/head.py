@@ -12,6 +12,7 @@ from databus.core.flow import Flow
 from databus.core.protocols.optional_source import SharedLogSource
 from databus.core.settings import Settings
 from databus.core.state.snapshot_progress import SnapshotProgress
+from databus.ops.health.distance import distance, rests
 from databus.ops.health.status import FlowLook
 
 Seen = TypeVar("Seen")
@@ -136,7 +137,7 @@ class HeadLook:
         if at is None or not isinstance(source, SharedLogSource):
             return self._place()
         snapshot = self._snapshot()
-        if source.changed_since(at[1]):
+        if not rests(self._look.flow, self._look.store) and source.changed_since(at[1]):
             return replace(self._place(), changed=True, snapshot=snapshot)
         running = self._look.store.holder(self._look.flow.name) is not None
         return FlowPosition(self._look.flow.name, str(at[1]), "", None, None, running, changed=False, snapshot=snapshot)
@@ -157,5 +158,5 @@ class HeadLook:
         running = self._look.store.holder(name) is not None
         if at is None:
             return FlowPosition(name, "", str(source.latest_offset()), None, None, running)
-        lag = source.lag(at[1])
+        lag, _ = distance(self._look.flow, self._look.store, source, at[1])
         return FlowPosition(name, str(at[1]), lag.head, lag.bytes, lag.seconds, running)

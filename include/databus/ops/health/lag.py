@@ -18,6 +18,7 @@ from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.optional_source import PartitionedSource
 from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import HistoryEntry
+from databus.ops.health.distance import distance
 from databus.runtime.context import Services
 
 
@@ -111,9 +112,9 @@ def measure(flow: Flow, services: Services) -> FlowLag:
             option = str(getattr(flow.source, "start", ""))
             begins = Beginning(option, str(start), str(head), flow.source.begins_with_snapshot())
             return FlowLag(flow.name, None, None, None, beginning=begins)
-        lag = source.lag(offset)
+        lag, headroom = distance(flow, services.store, source, offset)
         eta = eta_s(lag.bytes, *_recent(services.store.history(flow.name, _BATCHES + 1)))
-        return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta)
+        return FlowLag(flow.name, str(offset), lag, headroom, eta)
 
 
 def measure_partitions(flow: Flow, services: Services) -> Sequence[PartitionLag]:

@@ -20,6 +20,7 @@ from databus.core.protocols.optional_source import DefinedSource, RotatingSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.checkpoint.targets import missing
+from databus.ops.health.distance import rests
 from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
@@ -58,6 +59,8 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
+    if start is not None and rests(flow, services.store):
+        start = None  # what the server deletes of the log is no loss
     findings = list(source.preflight(start))
     if start is not None and isinstance(source, SnapshotSource) and _reads_tables(flow, services):
         findings += source.snapshot_findings()

@@ -26,6 +26,7 @@ from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.core.times import SystemClock
+from databus.ops.health.distance import distance
 from databus.ops.shared_clients import SharedClients
 from databus.runtime.tables.missing_tables import EVERY_S, really_gone
 
@@ -233,14 +234,14 @@ class FlowLook:
         source, at = self.source(), self._at
         if at is None:
             return replace(figures, head=str(source.latest_offset()))
-        lag = source.lag(at[1])
+        lag, headroom = distance(self.flow, self.store, source, at[1])
         return replace(
             figures,
             head=lag.head,
             lag_seconds=lag.seconds,
             lag_bytes=lag.bytes,
             lag_rows=_rows(lag.bytes, figures, at[0]),
-            headroom=source.headroom(at[1]),
+            headroom=headroom,
             missing_tables=self._gone_of(source, at[1], figures.at),
             partitions=tuple(source.partition_lags(at[1])) if isinstance(source, PartitionedSource) else (),
         )

@@ -16,6 +16,7 @@ from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot_progress import progress_of
 from databus.ops.checkpoint.targets import looked
 from databus.ops.decode.row_lines import plain_rows
+from databus.ops.health.distance import rests
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
@@ -49,8 +50,13 @@ def preview(flow: Flow, services: Services) -> Preview:
     checkpoint = services.store.load(flow.name)
     pending = services.store.pending_plan(flow.name)
     with _opened(flow, services) as source:
-        start = checkpoint.offset if checkpoint else source.start_offset()
-        proposed = resumed(source, pending.range) if pending else source.plan(start, flow.batching)
+        if pending:
+            proposed = resumed(source, pending.range)
+        elif checkpoint is not None and rests(flow, services.store):
+            proposed = None
+        else:
+            start = checkpoint.offset if checkpoint else source.start_offset()
+            proposed = source.plan(start, flow.batching)
         if proposed is not None and pending is None:
             source.discard(proposed)
     tables = proposed.tables if proposed else ()
@@ -67,7 +73,7 @@ def _snapshot(flow: Flow, services: Services, *, begun: bool) -> str:
         return "its first run begins with the rows that its tables hold"
     snapshot = services.store.snapshot(flow.name)
     if snapshot is None or not snapshot.unfinished:
-        return ""
+        return "" if flow.source.reads_changes() else 'snapshot="only" reads no changes'
     said = progress_of(snapshot, services.clock.now()).text
     return said if snapshot.paused else f"{said}; batches take chunks of it along"
 

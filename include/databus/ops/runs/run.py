@@ -7,6 +7,7 @@ from typing import Any
 
 from databus.core.flow import Flow
 from databus.core.positions.lag import duration_text
+from databus.ops.health.distance import distance
 from databus.ops.health.preflight import require_tables
 from databus.ops.mirror.run_tasks import with_duties
 from databus.ops.services import naming_flow
@@ -34,9 +35,8 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         with naming_flow(flow):
             result = run_window(session, steered, missing)
         at_the_end()
-        lag = session.source.lag(result.checkpoint.offset)
+        lag, result.headroom = distance(flow, services.store, session.source, result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds
-        result.headroom = session.source.headroom(result.checkpoint.offset)
         result.missing_tables = missing.names
         missing.note(result.checkpoint)
     log.info(

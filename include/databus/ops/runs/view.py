@@ -67,6 +67,7 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
         "counts": {**summary.total.figures, "reconciled": summary.reconciled},
         "state": summary.state,
         "gaps_passed": list(summary.gaps_passed),
+        "snapshot": summary.snapshot and summary.snapshot.to_json(),
         "sinks": [{"sink": s.sink, **s.counts.to_json()} for s in summary.sinks],
         "code": sorted({(b.code_version, b.spec_hash) for b in batches if b.code_version or b.spec_hash}),
         "inputs": [{"table": table, **counts.figures} for table, counts in summary.tables.items()],

@@ -90,6 +90,7 @@ class Bulk:
         sleep: waits that many seconds.
         retries: attempts made beyond the first, so far.
         versions: give what the batch can have written; None where newer documents are to be expected.
+        apart: least distance of the versions of two places of the source's log; 0 where that is not known.
     """
 
     client: OpenSearch
@@ -100,6 +101,7 @@ class Bulk:
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
     versions: RowVersions | None = None
+    apart: int = 0
     _bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +144,7 @@ class Bulk:
         attempt = 0
         while request:
             again: list[tuple[RowWrite, bytes]] = []
+            changed: list[tuple[RowWrite, bytes]] = []
             try:
                 items = self._post(request)
             except OpenSearchException as error:
@@ -153,6 +156,9 @@ class Bulk:
             else:
                 reason = ""
                 for pair, item in zip(request, items, strict=True):
+                    if self._changed_by_hand(pair[0], item):
+                        changed.append((pair[0], pair[0].lines()))
+                        continue
                     ended = self._ended(pair[0], item)
                     if ended is None:
                         again.append(pair)
@@ -161,6 +167,7 @@ class Bulk:
                         yield ended
                 if again and attempt >= self.max_retries:
                     raise self._gave_up(again, items, reason)
+                yield from self._settled(changed)
             if again:
                 self._pause(attempt, len(again), reason)
                 attempt += 1
@@ -227,6 +234,21 @@ class Bulk:
         if status in (400, 413):
             return ItemResult(write, Outcome.REJECTED, reason)
         raise SinkUnavailableError(place + kind, hint="Look at the server's log.")
+
+    def _changed_by_hand(self, write: RowWrite, item: Mapping[str, Any]) -> bool:
+        """Give a snapshot's row the version of a document that somebody changed or deleted; False for any other item.
+
+        Each change without a version adds one to it. So a document may be newer than the place that the flow stands at,
+        where nothing was logged since, by less than two places of the log are apart: no row wrote it, and the row that
+        was read stands. A later row has a greater version than both.
+        """
+        if item["status"] != 409 or not self.apart or not write.of_snapshot:
+            return False
+        stated = _CURRENT_VERSION.search(reason_of(item))
+        if stated is None or not 0 < int(stated[1]) - write.version < self.apart:
+            return False
+        write.version = int(stated[1])
+        return True
 
     def _must_be_our_own(self, write: RowWrite, reason: str) -> None:
         if self.versions is None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from databus.core.errors.sink import SinkSettingError
 from databus.sinks.elasticsearch.documents import DELETED_FIELD
 from databus.sinks.envelope import FLAGS_FIELD
+
+if TYPE_CHECKING:
+    from databus.sinks.elasticsearch.spec import Elasticsearch
 
 MAX_INDEX_BYTES = 255
 _FORBIDDEN = frozenset('\\/*?"<>| ,#:')
@@ -32,6 +35,17 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
         hint="Set the sink's index, or a Route, so that names begin with a letter and hold none of "
         + " ".join(sorted(_FORBIDDEN)),
     )
+
+
+def target_of(spec: Elasticsearch, flow: str, database: str, table: str, route: str) -> tuple[str, str, str]:
+    """Return a table's full name, the index that its rows go to, and the name that stands before their keys in ids.
+
+    Raises:
+        SinkSettingError: see `index_name`.
+    """
+    full_name = f"{database}.{table}"
+    index = index_name(spec.index, flow=flow, database=database, table=table, route=route)
+    return full_name, index, full_name if spec.ids == "table_key" else ""
 
 
 def create_body(

@@ -1,4 +1,4 @@
-"""Reading documents by id over plain HTTP: opensearch-py would take longer to load than to answer a person."""
+"""Reading documents over plain HTTP: opensearch-py would take longer to load than to answer, and rounds numbers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,8 @@ class DocumentLookup:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._conn = connection
         self._where = where(connection)
-        self._open: http.client.HTTPConnection | None = None
-        self._headers = {"Content-Type": "application/json"}
-        if connection.login:
-            login = f"{connection.login}:{connection.password.get_secret_value()}"
-            self._headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        self._nodes = NodeRequests(connection)
 
     def get(self, index: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return id → what the server has of a document, of those that are there; in real time.
@@ -59,41 +54,94 @@ class DocumentLookup:
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._nodes.close()
 
     def _ask(self, path: str, body: str, place: str) -> tuple[int, Any]:
-        """Ask the node that answered last, else one after the other."""
+        status, text = self._nodes.ask(path, body, place)
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            if status == 200:
+                raise SinkError(f"{self._where}: the answer to {path} is no JSON") from None
+            return status, text.decode("utf-8", "replace")
+
+
+class LongAnswerError(Exception):
+    """The answer has more bytes than were asked for."""
+
+
+class NodeRequests:
+    """Asks the nodes of one connection; for one thread. Opening it does no I/O.
+
+    Args:
+        connection: read as `elasticsearch_client.connect` reads it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._conn = connection
+        self._open: http.client.HTTPConnection | None = None
+        self._headers = {"Content-Type": "application/json"}
+        if connection.login:
+            login = f"{connection.login}:{connection.password.get_secret_value()}"
+            self._headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+
+    def ask(self, path: str, body: str, place: str, most_bytes: int | None = None) -> tuple[int, bytes]:
+        """Ask the node that answered last, else one after the other; a request may reach a server twice.
+
+        Args:
+            path: path and query.
+            body: JSON to POST; "" for a GET.
+            place: what is asked of whom, for messages.
+            most_bytes: length of the longest answer that is read; None for any.
+
+        Returns:
+            HTTP status and body.
+
+        Raises:
+            SinkUnavailableError: no node answers.
+            LongAnswerError: the answer is longer.
+        """
         if self._open is not None:
             try:
-                return self._asked(self._open, path, body)
+                return self._asked(self._open, path, body, most_bytes)
             except (OSError, http.client.HTTPException):
                 self.close()  # closed by the server since
         failed: Exception | None = None
         for node in addresses(self._conn):
             asked = self._client(node)
             try:
-                answer = self._asked(asked, path, body)
+                answer = self._asked(asked, path, body, most_bytes)
             except (OSError, http.client.HTTPException) as error:
                 asked.close()
                 failed = error
                 continue
+            except LongAnswerError:
+                asked.close()
+                raise
             self._open = asked
             return answer
         assert failed is not None  # noqa: S101 - a connection has at least one node
         raise no_answer(place, type(failed).__name__, failed, refused_tls=isinstance(failed, ssl.SSLError)) from failed
 
-    def _asked(self, client: http.client.HTTPConnection, path: str, body: str) -> tuple[int, Any]:
-        client.request("POST" if body else "GET", path, body or None, self._headers)
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _asked(
+        self, client: http.client.HTTPConnection, path: str, body: str, most_bytes: int | None
+    ) -> tuple[int, bytes]:
+        client.request("POST" if body else "GET", path, body.encode() or None, self._headers)
         answer = client.getresponse()
-        text = answer.read()
-        try:
-            return answer.status, json.loads(text)
-        except ValueError:
-            if answer.status == 200:
-                raise SinkError(f"{self._where}: the answer to {path} is no JSON") from None
-            return answer.status, text.decode("utf-8", "replace")
+        if most_bytes is None:
+            return answer.status, answer.read()
+        text = answer.read(most_bytes + 1)
+        if len(text) > most_bytes:
+            self.close()  # the rest is on its way
+            raise LongAnswerError
+        answer.read()  # the end of the message
+        return answer.status, text
 
     def _client(self, node: Mapping[str, Any]) -> http.client.HTTPConnection:
         extra = self._conn.extra

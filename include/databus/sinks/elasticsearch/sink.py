@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from databus.sinks.elasticsearch.clearing import ids_meet, lists_tables
 from databus.sinks.elasticsearch.client import connect, silent_refusal, where
 from databus.sinks.elasticsearch.documents import ids_may_meet
 from databus.sinks.elasticsearch.evidence import evidence
+from databus.sinks.elasticsearch.held_documents import HeldDocuments, expected
+from databus.sinks.elasticsearch.held_keys import row_keys, table_of
 from databus.sinks.elasticsearch.index_names import create_body, index_name
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
@@ -34,6 +36,7 @@ from databus.sinks.elasticsearch.writer import ElasticsearchWriter, no_primary_k
 from databus.sinks.envelope import with_flags
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from opensearchpy import OpenSearch
 
 
@@ -130,6 +133,28 @@ class ElasticsearchSink:
     def evidence(self, ledger: CommittedState) -> Evidence:
         """Compare the indices with what the ledger says, as far as they can show it."""
         return evidence(self._client(), self.spec.sink_name, where(self._connection), ledger)
+
+    def expected(self, encoded: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the documents that encoded rows leave; see `ValidatedSink.expected`."""
+        return expected(self.spec, self._flow, encoded)
+
+    def held(self, outputs: Sequence[str]) -> HeldDocuments:
+        """Open the documents of indices; see `ValidatedSink.held`."""
+        held = HeldDocuments(self._connection, outputs, self.spec.soft_deletes)
+        try:
+            held.require_whole()
+        except BaseException:
+            held.close()
+            raise
+        return held
+
+    def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> list[bytes] | None:
+        """Return the key JSON of those ids that a row of a table may have; see `held_keys.row_keys`."""
+        return row_keys(table, (key.decode() for key in keys), shared=self.spec.ids == "table_key")
+
+    def table_of(self, key: bytes, tables: Sequence[str]) -> str | None:
+        """Return of which of some tables an id is; None where ids do not name their table."""
+        return table_of(key.decode(), tables) if self.spec.ids == "table_key" else None
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""

@@ -13,11 +13,12 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from databus.binlog.log.events import HEADER_BYTES
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
 from databus.core.errors.sink import SinkConflictError, SinkError, SinkSettingError
 from databus.core.events import Op
-from databus.core.positions.offsets import Offset
+from databus.core.positions.offsets import BinlogOffset, Offset
 from databus.rows.versions import RowVersions, versions_of
 from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome, hint_of
 from databus.sinks.elasticsearch.clearing import (
@@ -31,7 +32,8 @@ from databus.sinks.elasticsearch.clearing import (
 )
 from databus.sinks.elasticsearch.client import connect, where
 from databus.sinks.elasticsearch.documents import RowWrite, document_id, ids_may_meet, key_names, tombstone
-from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body
+from databus.sinks.elasticsearch.index_names import target_of as index_target
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
@@ -112,7 +114,10 @@ class ElasticsearchWriter:
             indices = Indices(client, place, body, shared=spec.ids is not None)
             versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
-            bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
+            apart = HEADER_BYTES if isinstance(self.end, BinlogOffset) else 0
+            bulk = Bulk(
+                client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging, apart=apart
+            )
             tally = DocumentTally(spec.sink_name)
             newer = NewerDocuments(client, place) if self.again else None
             clearing = Clearing(client, place, indices, bulk, tally, spec.ids, spec.soft_deletes)
@@ -132,7 +137,7 @@ class ElasticsearchWriter:
     def _writes(
         self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: DocumentTally, versions: RowVersions
     ) -> Iterator[RowWrite | EmptyingStatement]:
-        target_of = lru_cache(maxsize=10_000)(self._target)
+        target_of = lru_cache(maxsize=10_000)(partial(index_target, self.spec, self.flow))
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
@@ -203,11 +208,6 @@ class ElasticsearchWriter:
                 f"{where(self.connection)}: {subject}: its table was emptied at version {emptied}, and {why}",
                 hint="ZooKeeper was restored from an older copy, or another flow writes to the index.",
             )
-
-    def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
-        full_name = f"{database}.{table}"
-        index = index_name(self.spec.index, flow=self.flow, database=database, table=table, route=route)
-        return full_name, index, full_name if self.spec.ids == "table_key" else ""
 
 
 def windows(

@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
@@ -38,6 +39,11 @@ from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
 from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, standing_ids
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from databus.core.protocols.validated_sink import HeldState
 
 _MARKER_PARTITIONS = 16
 
@@ -273,6 +279,22 @@ class KafkaSink:
         """Describe a topic as this sink would create it, or with another number of partitions."""
         count, config = partitions or self.spec.partitions, dict(self.spec.topic_config)
         return NewTopic(name, count, self.spec.replication_factor, config=config)
+
+    def expected(self, encoded: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the state that encoded rows leave in their topics; see `ValidatedSink`."""
+        from databus.sinks.kafka.held_rows import expected_of
+
+        return expected_of(encoded, self.spec.envelope)
+
+    def held(self, outputs: Sequence[str]) -> HeldState:
+        """Open the state of topics, which must keep the last record of each key; see `ValidatedSink`."""
+        from databus.sinks.kafka.held_rows import require_state
+        from databus.sinks.kafka.held_topics import HeldTopics
+
+        standing = self.topics.partitions()
+        there = {name: standing[name] for name in outputs if name in standing}
+        require_state(self.topics.configs(ConfigResource.Type.TOPIC, sorted(there)) if there else {})
+        return HeldTopics(self.settings, f"databus-validate-{self.context.flow}", self.spec.envelope, there)
 
     def close(self) -> None:
         """Close the clients; safe to call twice."""

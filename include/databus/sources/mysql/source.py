@@ -38,7 +38,9 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
-from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
+from databus.sources.mysql.snapshot.consistent_view import after_reads
+from databus.sources.mysql.snapshot.server_load import ServerLoad
+from databus.sources.mysql.snapshot.snapshot_preflight import or_without_rows, snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
@@ -50,13 +52,16 @@ log = logging.getLogger(__name__)
 class MysqlBinlogSource:
     """An open binlog source of one flow."""
 
-    def __init__(self, spec: MysqlBinlog, connection: Connection, context: FlowContext):
+    def __init__(
+        self, spec: MysqlBinlog, connection: Connection, context: FlowContext, replicas: Sequence[Connection] = ()
+    ):
         """Prepare; connections are made when first needed.
 
         Args:
             spec: what the flow wrote down.
             connection: the server.
             context: flow name, settings, and who leases server ids.
+            replicas: those whose lag holds a snapshot back.
         """
         self._spec, self._connection, self._context = spec, connection, context
         self._capture = TableCapture(spec.tables, spec.exclude_tables)
@@ -70,6 +75,7 @@ class MysqlBinlogSource:
         self._large = large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
         self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
+        self._load = ServerLoad(self._server, replicas, spec.snapshot_options)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
         self._history_known: BinlogOffset | None = None
@@ -79,8 +85,8 @@ class MysqlBinlogSource:
         subject = self._connection.conn_id
         try:
             findings = list(preflight(self._server, self._capture))
-            if self._spec.snapshot == "initial" and start is None:
-                findings += self.snapshot_findings()
+            if self._spec.begins_with_snapshot() and start is None:
+                findings += map(or_without_rows, self.snapshot_findings())
         except DatabusError as error:
             return [Finding.of(f"{subject}: connection", error)]
         try:
@@ -119,7 +125,7 @@ class MysqlBinlogSource:
             place = self._positions.named(self._spec.start)
         except OffsetPurgedError as error:
             raise purged_at_start(error) from error
-        if self._spec.snapshot == "initial" and place.flavor == "mysql" and place.gtids:
+        if self._spec.begins_with_snapshot() and place.flavor == "mysql" and place.gtids:
             # The server counts a transaction as executed after it is in the log: the log itself says what lies before.
             return self._positions.at_position(place.file, place.pos)
         return place
@@ -220,6 +226,10 @@ class MysqlBinlogSource:
         """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""
         return snapshot_findings(self._server, self._capture)
 
+    def snapshot_load(self) -> str:
+        """Return which bound of the flow's options the servers' load passes, "" where none is."""
+        return self._load.excess()
+
     def plan_chunks(
         self, after: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot | None] | None:
@@ -234,6 +244,22 @@ class MysqlBinlogSource:
     def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
         """Return the plan of a range with the chunks that were planned with it."""
         return self._chunks.with_chunks(plan, chunks)
+
+    def read_chunks(
+        self, covers: Offset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
+        """Read the next chunks by themselves; see `ComparableSource`."""
+        plan, behind, high = self._chunks.read_alone(self._server.binlog(covers), snapshot, limit)
+        self._filters.check(plan.tables)
+        return plan, behind, high
+
+    def end_of_log(self, standing: Offset) -> BinlogOffset:
+        """Return the end of the log, counted as a place of the flow is; see `ComparableSource`."""
+        return after_reads(self._server, self._server.binlog(standing))
+
+    def drop_chunks(self, plan: SourcePlan) -> None:
+        """Delete the chunk files of a plan."""
+        self._chunks.discard(plan)
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""
@@ -304,3 +330,4 @@ class MysqlBinlogSource:
         self._ranges.close()
         self._dumps.return_id()
         self.rest()
+        self._load.close()

@@ -29,7 +29,7 @@ _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
 OnMissingTable = Literal["fail", "wait"]
 OnPartitionDdl = Literal["event", "fail"]
-BeginsWith = Literal["never", "initial"]
+BeginsWith = Literal["never", "initial", "only"]
 _SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event", "snapshot": "never", "snapshot_options": None}
 
 
@@ -49,8 +49,9 @@ class MysqlBinlog(SourceSpec):
             before it.
         snapshot: "initial" (default where `start` is unset) lets a flow without a checkpoint begin with the rows that
             its tables hold: they are read in chunks beside the stream and delivered as op "r"; nothing is missing, and
-            nothing comes twice. A table that is added to such a flow is read by itself. "never" (default where `start`
-            is given) delivers changes alone.
+            nothing comes twice. A table that is added to such a flow is read by itself. "only" ends behind the rows:
+            changes come as far as the rows need them, and none once the snapshot is finished. "never" (default where
+            `start` is given) delivers changes alone.
         snapshot_options: how tables are read as they stand, e.g. SnapshotOptions(max_rows_per_second=20_000); default
             None: all rows, as fast as batches take them along.
         decoder: "numba" (default, columnar) or "library" (python-mysql-replication; slow, refuses the types it gets
@@ -145,9 +146,9 @@ class MysqlBinlog(SourceSpec):
 
     @model_validator(mode="after")
     def _snapshot_begins_at_head(self) -> MysqlBinlog:
-        if self.snapshot == "initial" and self.start != "latest":
+        if self.begins_with_snapshot() and self.start != "latest":
             raise ValueError(
-                f'snapshot="initial" reads the tables as they stand, and then what comes: with start={self.start!r} '
+                f'snapshot="{self.snapshot}" reads the tables as they stand: with start={self.start!r} '
                 "older changes would come after the rows that hold them. Leave start unset."
             )
         return self
@@ -198,7 +199,8 @@ class MysqlBinlog(SourceSpec):
         """Connect to the server."""
         from databus.sources.mysql.source import MysqlBinlogSource
 
-        return MysqlBinlogSource(self, connections.get(self.conn_id), context)
+        replicas = tuple(connections.get(conn_id) for conn_id in self._replicas)
+        return MysqlBinlogSource(self, connections.get(self.conn_id), context, replicas)
 
     def begins_at_head(self) -> bool:
         """Return whether it begins at "latest"."""
@@ -206,7 +208,11 @@ class MysqlBinlog(SourceSpec):
 
     def begins_with_snapshot(self) -> bool:
         """Tell whether it begins with the tables as they stand."""
-        return self.snapshot == "initial"
+        return self.snapshot != "never"
+
+    def reads_changes(self) -> bool:
+        """Tell whether it reads the log for its own sake, and not only for the rows of a snapshot."""
+        return self.snapshot != "only"
 
     def capture_scope(self) -> CaptureScope:
         """Return the patterns of what is captured and of what is left out."""
@@ -221,8 +227,12 @@ class MysqlBinlog(SourceSpec):
         return SourceSpec.at_place(self.model_copy(update={"snapshot": "never"}), text)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return the one connection."""
-        return ((self.conn_id, "mysql"),)
+        """Return the one connection, and behind it those of replicas whose lag holds a snapshot back."""
+        return tuple((conn_id, "mysql") for conn_id in (self.conn_id, *self._replicas))
+
+    @property
+    def _replicas(self) -> tuple[str, ...]:
+        return self.snapshot_options.replicas if self.snapshot_options is not None else ()
 
     def datasets(self) -> tuple[str, ...]:
         """Return the table patterns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -40,6 +41,9 @@ from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)
 
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 16.0
+"""Seconds without an attempt behind a view that did not come in time; twice as long after each, for streams wait."""
+
 _REDEFINED = ("(MySQL error 1412)", "(MySQL error 1146)", "(MySQL error 1054)", "(MySQL error 1205)")
 """Errors of a view that is older than the definition of a table, of tables and columns that are gone meanwhile, and of
 a table that somebody holds locked."""
@@ -62,7 +66,8 @@ class ChunkPlanner:
         self._reader = SnapshotReader(own, ranges.capture, spec.snapshot_options)
         self._ahead = ChunksAhead(self._reader)
         # Where a flow bounds its reads, each is asked for when it may be.
-        self._reads_ahead = spec.snapshot_rows_per_second() is None
+        self._reads_ahead = spec.snapshot_options is None or not spec.snapshot_options.bounded
+        self._pause_s, self._paused_until = PAUSE_S, float("-inf")
 
     def tables(self, conditions: Mapping[str, str]) -> Sequence[TableProgress]:
         """Return the flow's tables, none begun."""
@@ -84,7 +89,7 @@ class ChunkPlanner:
             limit: bounds of the batch.
             known: whether the place was shown to be one of this log by what was read before.
         """
-        if self._log.continued(start) is not None:
+        if time.monotonic() < self._paused_until or self._log.continued(start) is not None:
             return None
         if not known:
             self._log.same_log.check_history(start)
@@ -95,7 +100,9 @@ class ChunkPlanner:
             try:
                 read = self._ahead.take(start, snapshot, limit) or self._reader.read(start, snapshot, limit, store)
             except (SnapshotNotYetVisibleError, SnapshotServerChangedError) as error:
-                log.info("flow %s: no chunk in this batch: %s", self._log.flow, error)
+                log.info("flow %s: no chunk for %g s: %s", self._log.flow, self._pause_s, error)
+                self._paused_until = time.monotonic() + self._pause_s
+                self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
                 return None
             except SourceError as error:
                 if not any(number in error.message for number in _REDEFINED):
@@ -106,6 +113,7 @@ class ChunkPlanner:
                     error,
                 )
                 return None
+            self._pause_s = PAUSE_S
             try:
                 planned = self._with_log(start, read, store)
             except BaseException:
@@ -123,6 +131,21 @@ class ChunkPlanner:
         """Close connections until chunks are read again."""
         self._ahead.drop()
         self._reader.close()
+
+    def read_alone(
+        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching
+    ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
+        """Read the next chunks without the log that goes with them; see `ComparableSource.read_chunks`."""
+        store = self._log.stores.chunks(self._log.server.identity)
+        chunks, after = self._reader.read(covers, snapshot, limit, store)
+        files = [chunk.file for chunk in chunks]
+        try:
+            high = after_reads(self._log.server, covers)
+            plan = self.with_chunks(SourcePlan(OffsetRange(covers, covers), (), 0, 0), files)
+        except BaseException:
+            self._drop(store, files)
+            raise
+        return plan, _counted(after, files), high
 
     def _behind(self, start: BinlogOffset) -> int:
         """Return the bytes of the log behind a place."""

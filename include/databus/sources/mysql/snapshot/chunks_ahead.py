@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.core.batching import Batching
 from databus.core.errors.root import DatabusError
+from databus.core.errors.source import SnapshotNotYetVisibleError
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import Snapshot
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, ReadingStopped, SnapshotReader
@@ -38,6 +39,7 @@ class _Ahead:
         stop: ends the reading.
         ended_at: when it ended, monotonic.
         read: what was read; None of a reading that failed.
+        late: why no view came in time; None where one did.
     """
 
     covers: BinlogOffset
@@ -46,6 +48,7 @@ class _Ahead:
     stop: threading.Event = field(default_factory=threading.Event)
     ended_at: float = 0.0
     read: Read | None = None
+    late: SnapshotNotYetVisibleError | None = None
     thread: threading.Thread | None = None
 
 
@@ -70,6 +73,8 @@ class ChunksAhead:
                 ahead.read = self._reader.read(covers, snapshot, limit, store, ahead.stop)
             except ReadingStopped:
                 pass
+            except SnapshotNotYetVisibleError as error:
+                ahead.late = error
             except DatabusError as error:
                 log.info("no chunk was read ahead: %s", error)
             except Exception:
@@ -81,7 +86,11 @@ class ChunksAhead:
         ahead.thread.start()
 
     def take(self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching) -> Read | None:
-        """Return what was read for a batch, once it is there; None where nothing fits, which leaves no file."""
+        """Return what was read for a batch, once it is there; None where nothing fits, which leaves no file.
+
+        Raises:
+            SnapshotNotYetVisibleError: the server did not show in time what lies before the batch.
+        """
         ahead = self._ahead
         if ahead is None:
             return None
@@ -92,6 +101,8 @@ class ChunksAhead:
         read, rows = ahead.read, 0 if ahead.read is None else sum(chunk.file.rows for chunk in ahead.read[0])
         if read is None or rows > limit.max_rows or time.monotonic() - ahead.ended_at > KEPT_S:
             self.drop()
+            if ahead.late is not None:
+                raise ahead.late
             return None
         self._ahead = None
         return read

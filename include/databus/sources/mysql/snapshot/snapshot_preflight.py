@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from databus.binlog.log.capture import TableCapture, is_name
 from databus.core.errors.root import DatabusError
@@ -26,7 +27,8 @@ NO_TABLE = "snapshot_view"
 _VARIABLES = ("binlog_row_image", "gtid_mode", "log_slave_updates", "log_replica_updates")
 _READ = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 
-_REPLICA_STATUS = {"mysql": ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"), "mariadb": ("SHOW ALL SLAVES STATUS",)}
+REPLICA_STATUS = {"mysql": ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"), "mariadb": ("SHOW ALL SLAVES STATUS",)}
+"""Statements that tell how a server replicates, by flavor; the first that it knows."""
 
 _Probe = Callable[[MysqlServer, TableCapture], Iterator[Finding]]
 
@@ -55,6 +57,13 @@ def snapshot_findings(server: MysqlServer, capture: TableCapture) -> Sequence[Fi
             level = Level.ERROR if isinstance(error, SourceAccessError) else Level.WARN
             found.append(Finding.of(f"{subject}: {name}", error, level))
     return found
+
+
+def or_without_rows(finding: Finding) -> Finding:
+    """Return a finding of a flow that has not begun; what keeps it from its rows can be done without."""
+    if finding.level is not Level.ERROR:
+        return finding
+    return replace(finding, hint=f'{finding.hint} Or snapshot="never" at the source: the flow begins without its rows.')
 
 
 def _row_image(image: str, subject: str) -> Finding:
@@ -100,7 +109,7 @@ def _replica(server: MysqlServer, settings: dict[str, str], subject: str) -> Fin
     if settings.get(name, "").upper() in ("ON", "1"):
         return Finding(what, Level.OK, f"{name}=ON: what the server replicates is in its log")
     try:
-        replicates: bool | None = bool(ask_known(server.query_named, _REPLICA_STATUS[server.flavor])[1])
+        replicates: bool | None = bool(ask_known(server.query_named, REPLICA_STATUS[server.flavor])[1])
     except DatabusError:
         replicates = None  # SLAVE MONITOR or REPLICATION CLIENT is missing
     if replicates is False:

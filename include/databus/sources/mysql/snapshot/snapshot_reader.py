@@ -59,13 +59,12 @@ class SnapshotReader:
     Args:
         server: the server, for what is asked outside of views; nobody else's while chunks are read.
         capture: the flow's tables.
-        options: order of tables, their conditions, size of chunks, views that are read side by side (with more than
-            one, another one finds the bounds); None for the defaults.
+        options: order of tables, their conditions, size of chunks, views side by side; None for the defaults. With more
+            than one view, another one finds the bounds.
     """
 
     def __init__(self, server: MysqlServer, capture: TableCapture, options: SnapshotOptions | None = None):
         self._server, self._capture, self._options = server, capture, options or SnapshotOptions()
-        self._threads = self._options.threads
 
     def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
         """Return the flow's tables as they stand, in the order of reading, with the rows that the server estimates.
@@ -119,12 +118,12 @@ class SnapshotReader:
         stop = stop or threading.Event()
         try:
             with ExitStack() as stack:
-                count = self._threads + 1 if self._threads > 1 else 1
-                views = [stack.enter_context(self._view(covers)) for _ in range(count)]
-                share = -(-limit.max_rows // self._threads)
+                threads = self._options.threads
+                views = [stack.enter_context(self._view(covers)) for _ in range(threads + 1 if threads > 1 else 1)]
+                share = -(-limit.max_rows // threads)
                 most = MostChunks(limit.max_rows, min(share, self._options.chunk_rows or share), BATCH_S)
                 bounds = NextChunks(self._server, self._capture, views[0].opened, snapshot, most)
-                if self._threads > 1:
+                if threads > 1:
                     self._side_by_side(views[1:], bounds, chunks, store, stop)
                 else:
                     self._in_view(views[0], bounds, chunks, store, stop)

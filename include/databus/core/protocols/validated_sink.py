@@ -1,0 +1,100 @@
+"""Promise of a sink that holds the state of its rows, so that it can be compared with the source's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from databus.core.protocols.sink import Sink
+from databus.core.tables.schemas import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_HELD = {"output": "string", "key": "binary", "content": "binary", "version": "string"}
+"""Columns of rows that a sink holds, and their Arrow types (`held_schema`).
+
+output: name of the topic or index. key: identity of the row in the output. content: canonical bytes of the row's state
+there (JSON with sorted members), without op, times, source and event id; NULL where the row was deleted or never came.
+version: another text whenever the row was written anew, even with equal content; NULL where nothing tells it, and
+always in `expected`.
+"""
+
+
+def held_schema() -> pa.Schema:
+    """Return the Arrow schema of `ROWS_HELD`."""
+    import pyarrow as pa
+
+    return pa.schema([(name, getattr(pa, kind)()) for name, kind in ROWS_HELD.items()])
+
+
+class HeldState(Protocol):
+    """State of some outputs of a sink, open for reading; used by one thread."""
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield all that the outputs hold as `ROWS_HELD`; asked once.
+
+        A later row of a key replaces an earlier one. All that was committed before the call is among them; rows
+        without a key are left out.
+
+        Raises:
+            SinkError: the sink does not answer.
+        """
+        ...
+
+    def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the sink holds now of some rows: `ROWS_HELD`, one row for each, in their order.
+
+        All that was committed before the call is seen. A version equal to that of `rows` or of an earlier look means
+        that the row was not written in between.
+
+        Args:
+            keys: columns output and key.
+
+        Raises:
+            SinkError: the sink does not answer.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the clients; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class ValidatedSink(Sink, Protocol):
+    """A sink of which can be told what it holds of each row."""
+
+    def expected(self, encoded: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the state that encoded rows (of `Sink.encode` or `DirectEncoder.encode`) leave, as `ROWS_HELD`.
+
+        One row for each, in their order; key NULL where a row has no identity in the output.
+        """
+        ...
+
+    def held(self, outputs: Sequence[str]) -> HeldState:
+        """Open the state of outputs; those that are not there hold nothing.
+
+        Raises:
+            ValidationRefusedError: an output does not keep state; the error names it.
+            SinkError: the sink does not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class KeyReadingSink(ValidatedSink, Protocol):
+    """A sink whose keys are not the key JSON of rows, or say of which table a row is."""
+
+    def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> Sequence[bytes] | None:
+        """Return the key JSON of those keys that a row of a table may have; None where one does not say it.
+
+        Args:
+            table: the table as the source has it.
+            keys: keys as `ROWS_HELD` has them.
+        """
+        ...
+
+    def table_of(self, key: bytes, tables: Sequence[str]) -> str | None:
+        """Return of which of some tables (`database.table`) a key is; "" of none, None where it does not say."""
+        ...

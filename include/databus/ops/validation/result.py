@@ -1,0 +1,125 @@
+"""Result of a comparison: what each sink lacks, has too much, or has otherwise than the source's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from databus.sinks.row_state import shown
+
+Kind = Literal["missing", "extra", "different"]
+
+FIGURES = ("rows", "missing", "extra", "different", "moving", "held_back", "without_key")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of one key between source and sink.
+
+    Attributes:
+        kind: "missing" from the sink, "extra" in it, or "different".
+        table: `database.table`; several, joined by " + ", where an output has rows of several and nothing tells whose.
+        output: topic or index.
+        key: the key as the output has it.
+        source: what the source's row becomes, canonical bytes (`sinks.row_state`); None for an extra one.
+        sink: what the sink holds, canonical bytes; None for a missing one.
+    """
+
+    kind: Kind
+    table: str
+    output: str
+    key: bytes
+    source: bytes | None
+    sink: bytes | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON, with the columns that differ where both sides have the row."""
+        mine, theirs = _shown(self.source), _shown(self.sink)
+        columns: dict[str, Any] = {}
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            names = sorted(mine.keys() | theirs.keys())
+            columns = {"columns": [n for n in names if (n in mine, mine.get(n)) != (n in theirs, theirs.get(n))]}
+        key = self.key.decode(errors="replace")
+        facts = {"kind": self.kind, "table": self.table, "output": self.output, "key": key}
+        return {**facts, **columns, "source": mine, "sink": theirs}
+
+
+def _shown(content: bytes | None) -> Any:
+    """Return a content for people; one that is no canonical row, which somebody else wrote, as text."""
+    try:
+        return shown(content)
+    except ValueError:
+        return None if content is None else content.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class SinkComparison:
+    """Comparison of one sink.
+
+    Attributes:
+        sink: sink name.
+        tables: `database.table` → figure of `FIGURES` → rows. rows: rows that the source expects there, compared by
+            key; moving: keys that changed in every round, which were not judged; held_back: rows that checks hold back,
+            which are not expected; without_key: rows that no key identifies, which were not judged.
+        differences: all keys that differ, in the order in which they were found.
+        beyond: keys that differ and were not looked at one by one, because there are too many.
+        notes: what was left out, in words.
+        repairs: `database.table` → conditions in SQL that together are met by the rows of missing and different keys;
+            "" for all rows of the table.
+    """
+
+    sink: str
+    tables: Mapping[str, Mapping[str, int]]
+    differences: Sequence[Difference]
+    beyond: int = 0
+    notes: Sequence[str] = ()
+    repairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Return whether no key was found to differ."""
+        return not self.differences and not self.beyond
+
+    def to_json(self, most: int) -> dict[str, Any]:
+        """Return plain JSON with the first `most` differences."""
+        return {
+            "sink": self.sink,
+            "equal": self.equal,
+            "tables": {name: dict(figures) for name, figures in self.tables.items()},
+            "not_looked_at": self.beyond,
+            "notes": list(self.notes),
+            "differences": [each.to_json() for each in self.differences[:most]],
+        }
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Validation of a flow.
+
+    Attributes:
+        flow: flow name.
+        sinks: what was found, sink by sink.
+        rows_read: rows read from the source, all reads together.
+        seconds_read: seconds in which the source was read.
+    """
+
+    flow: str
+    sinks: Sequence[SinkComparison]
+    rows_read: int
+    seconds_read: float
+
+    @property
+    def equal(self) -> bool:
+        """Return whether all sinks hold what the source says, as far as keys were judged."""
+        return all(sink.equal for sink in self.sinks)
+
+    def to_json(self, most: int = 20) -> dict[str, Any]:
+        """Return plain JSON with the first `most` differences of each sink."""
+        return {
+            "flow": self.flow,
+            "equal": self.equal,
+            "rows_read": self.rows_read,
+            "seconds_read": round(self.seconds_read, 1),
+            "sinks": [sink.to_json(most) for sink in self.sinks],
+        }

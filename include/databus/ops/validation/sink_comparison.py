@@ -1,0 +1,297 @@
+"""Comparison of one sink with the source's tables: all keys by their hashes, then those that differ in rounds.
+
+A key is judged by a version that stays: the sink held it at one look; after that look the source was read in a view
+that shows all the sink could hold by then; the flow went on until all that the view shows had reached the sink; and at
+a second look the sink's row was still the same writing. A change of the key in between would have been written anew. So
+nothing that writers do meanwhile looks like a difference. A key whose writing changed is taken to another round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.core.flow import Flow
+from databus.core.protocols.validated_sink import HeldState, ValidatedSink, held_schema
+from databus.ops.validation.checkpoint_wait import CheckpointWait
+from databus.ops.validation.expected_rows import ExpectedRows
+from databus.ops.validation.key_conditions import MOST_KEYS
+from databus.ops.validation.result import FIGURES, Difference, SinkComparison
+from databus.ops.validation.row_hashes import JoinedRows, RowHashes, differing, keys_of
+from databus.ops.validation.row_spool import RowSpool
+from databus.ops.validation.sink_keys import Key, SinkKeys
+from databus.ops.validation.table_reads import TableReads
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 5
+MOST_LOOKED = 100_000
+"""Keys that differ are looked at one by one up to so many; more mean that the sink wants a snapshot, not a list."""
+
+_WANTED = pa.schema([("output", pa.string()), ("key", pa.binary()), ("content", pa.binary()), ("table", pa.string())])
+_THERE = pa.schema([("output", pa.string()), ("key", pa.binary()), ("version", pa.string())])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Row that the sink should hold.
+
+    Attributes:
+        content: canonical bytes.
+        table: `database.table`.
+        held_back: whether a check holds it back, so that nothing is expected.
+    """
+
+    content: bytes | None
+    table: str
+    held_back: bool = False
+
+
+@dataclass
+class ComparedSink:
+    """Comparison of one sink, under way.
+
+    Attributes:
+        flow: the flow.
+        name: sink name.
+        sink: the open sink.
+        outputs: output → `database.table` of those of the flow's tables whose rows go there.
+        tables: tables to compare.
+        reads: reads the source.
+        wait: waits for the flow.
+    """
+
+    flow: Flow
+    name: str
+    sink: ValidatedSink
+    outputs: Mapping[str, tuple[str, ...]]
+    tables: tuple[str, ...]
+    reads: TableReads
+    wait: CheckpointWait
+    figures: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    found: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    beyond: int = 0
+    _keys: SinkKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = SinkKeys(self.flow, self.sink, self.outputs, self.tables, self.reads.schemas)
+
+    def whole(self) -> SinkComparison:
+        """Compare all rows of the tables.
+
+        Raises:
+            DatabusError: source, store or sink cannot be read; the flow does not go on; see `CheckpointWait.reached`.
+        """
+        with TemporaryDirectory(prefix="databus-validate-") as folder, ExitStack() as stack:
+            state = stack.enter_context(closing(self.sink.held(sorted(self.outputs))))
+            there = stack.enter_context(RowSpool(Path(folder) / "held", _THERE))
+            wanted = stack.enter_context(RowSpool(Path(folder) / "expected", _WANTED))
+            held = self._scanned(state, there)
+            expected = self._expected(wanted)
+            self._differing(expected, held, (wanted, there), state)
+        return self._result()
+
+    def sampled(self, conditions: Mapping[str, str]) -> SinkComparison:
+        """Compare the rows of some conditions; extra rows are not looked for.
+
+        Raises:
+            DatabusError: as `whole`.
+        """
+        with closing(self.sink.held(sorted(self.outputs))) as state:
+            covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
+            keys = {key for key, _ in self._rows(self.reads.read(covers, conditions))}
+            before = {key: version for key, (_, version) in self._looked(state, keys).items()}
+            self._rounds(state, before, conditions)
+        return self._result()
+
+    def _scanned(self, state: HeldState, spool: RowSpool) -> JoinedRows:
+        hashes = RowHashes()
+        for rows in state.rows():
+            hashes.append(rows)
+            spool.append(rows.select(_THERE.names))
+        spool.done()
+        log.info("sink %s: %d records read", self.name, hashes.rows)
+        return hashes.joined()
+
+    def _expected(self, spool: RowSpool) -> JoinedRows:
+        """Read the source in views that show all that the sink held, and wait until the sink has all of them."""
+        covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
+        hashes = RowHashes()
+        for part in self.reads.read(covers, dict.fromkeys(self.tables, "")):
+            keyed = self._keyed(part)
+            self._count(keyed)
+            hashes.append(keyed.rows, keyed.held)
+            columns = [*(keyed.rows[name] for name in ("output", "key", "content")), keyed.tables]
+            spool.append(pa.RecordBatch.from_arrays(columns, schema=_WANTED))
+        spool.done()
+        log.info("sink %s: %d rows read from the source", self.name, hashes.rows)
+        self._await_reads()
+        return hashes.joined()
+
+    def _differing(
+        self, expected: JoinedRows, held: JoinedRows, spools: tuple[RowSpool, RowSpool], state: HeldState
+    ) -> None:
+        """Look at the keys whose hashes differ."""
+        seen = differing(expected, held)
+        if seen.twice:
+            self.notes.append(
+                f"{seen.twice} rows share their key with a row of another table in the same output: one of them "
+                "replaces the other there"
+            )
+        before: dict[Key, str | None] = {}
+        wanted: dict[Key, Wanted] = {}
+        for rows in spools[0].taken(seen.expected[:MOST_LOOKED]):
+            for key, content, table in zip(
+                keys_of(rows), rows["content"].to_pylist(), rows["table"].to_pylist(), strict=True
+            ):
+                wanted[key], before[key] = Wanted(content, table), None
+        self.beyond = len(seen.expected) - len(wanted)
+        # One that is left out of what is expected is no extra one: they are not told apart then.
+        left_out, extra = self.beyond > 0, 0
+        for rows in spools[1].taken(seen.held):
+            for key, version in zip(keys_of(rows), rows["version"].to_pylist(), strict=True):
+                if key in wanted:
+                    before[key] = version
+                elif not left_out and self._keys.may_be_extra(key):
+                    extra += 1
+                    if extra > MOST_LOOKED:
+                        self.beyond += 1
+                    else:
+                        before[key] = version
+        self._rounds(state, before, None, wanted)
+
+    def _rounds(
+        self,
+        state: HeldState,
+        before: dict[Key, str | None],
+        conditions: Mapping[str, str] | None,
+        wanted: Mapping[Key, Wanted] | None = None,
+    ) -> None:
+        """Judge keys, those that move again and again in further rounds.
+
+        Args:
+            state: the sink's state.
+            before: key → version at the look before the source was read.
+            conditions: what to read of the tables in the first round; None for what the keys say.
+            wanted: rows that were read after that look, once the sink has all that was there then; None to read them.
+        """
+        for number in range(1, ROUNDS + 1):
+            if not before and not (number == 1 and conditions):
+                return
+            if wanted is None:
+                wanted = self._read(before, conditions, counts=number == 1)
+            keys = {*before, *wanted} if conditions else set(before)
+            before = self._judged(before, wanted, self._looked(state, keys), first=number == 1)
+            wanted = conditions = None
+        for key in before:
+            self.figures[self._keys.table(key)]["moving"] += 1
+
+    def _judged(
+        self,
+        before: Mapping[Key, str | None],
+        wanted: Mapping[Key, Wanted],
+        now: Mapping[Key, tuple[bytes | None, str | None]],
+        *,
+        first: bool,
+    ) -> dict[Key, str | None]:
+        """Note the keys that differ; return those that cannot be judged yet, with their versions."""
+        again: dict[Key, str | None] = {}
+        # No version tells an absent row from one that came and went: it is looked at twice.
+        twice = first and len(now) <= MOST_KEYS
+        for key, (content, version) in now.items():
+            row = wanted.get(key)
+            if row is not None and row.held_back:
+                continue
+            source = None if row is None else row.content
+            if content == source:
+                continue
+            if key not in before or version != before[key] or (version is None and twice):
+                again[key] = version
+                continue
+            kind = "missing" if content is None else "extra" if source is None else "different"
+            table = self._keys.table(key) if row is None else row.table
+            self.figures[table][kind] += 1
+            self.found.append(Difference(kind, table, *key, source, content))  # type: ignore[arg-type] # one of Kind
+        return again
+
+    def _read(self, keys: Iterable[Key], conditions: Mapping[str, str] | None, *, counts: bool) -> dict[Key, Wanted]:
+        """Read rows anew, and wait until the sink has all that was there then; return those of the keys.
+
+        Where `conditions` say what to read, all rows that are read.
+        """
+        covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
+        asked = set(keys)
+        reads = self.reads.read(covers, self._keys.conditions(asked) if conditions is None else conditions)
+        counted = (self._counted(part) for part in reads) if counts else reads
+        found = {key: row for key, row in self._rows(counted) if conditions is not None or key in asked}
+        self._await_reads()
+        return found
+
+    def _await_reads(self) -> None:
+        if self.reads.end is not None:
+            self.wait.reached(self.reads.end)
+
+    def _rows(self, parts: Iterable[ExpectedRows]) -> Iterable[tuple[Key, Wanted]]:
+        for part in parts:
+            keyed = part if not part.rows["key"].null_count else _filtered(part, pc.is_valid(part.rows["key"]))
+            contents, tables = keyed.rows["content"].to_pylist(), keyed.tables.to_pylist()
+            held = keyed.held.tolist()
+            for key, content, table, is_held in zip(keys_of(keyed.rows), contents, tables, held, strict=True):
+                yield key, Wanted(content, table, is_held)
+
+    def _counted(self, part: ExpectedRows) -> ExpectedRows:
+        keyed = self._keyed(part)
+        self._count(keyed)
+        return keyed
+
+    def _keyed(self, part: ExpectedRows) -> ExpectedRows:
+        """Return the rows that have a key; count the others."""
+        if not part.rows["key"].null_count:
+            return part
+        valid = pc.is_valid(part.rows["key"])
+        for table in part.tables.filter(pc.invert(valid)).to_pylist():
+            self.figures[table]["without_key"] += 1
+        return _filtered(part, valid)
+
+    def _count(self, part: ExpectedRows) -> None:
+        for table, held, rows in _table_counts(part):
+            self.figures[table]["held_back" if held else "rows"] += rows
+
+    def _looked(self, state: HeldState, keys: Iterable[Key]) -> dict[Key, tuple[bytes | None, str | None]]:
+        asked = sorted(keys)
+        if not asked:
+            return {}
+        rows = state.look(
+            pa.RecordBatch.from_arrays(
+                [pa.array([key[n] for key in asked], held_schema().field(n).type) for n in (0, 1)],
+                names=["output", "key"],
+            )
+        )
+        return dict(zip(asked, zip(rows["content"].to_pylist(), rows["version"].to_pylist(), strict=True), strict=True))
+
+    def _result(self) -> SinkComparison:
+        names = [*self.tables, *(name for name in self.figures if name not in self.tables)]
+        figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
+        self.notes.extend(self._keys.shared())
+        repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
+        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs)
+
+
+def _filtered(part: ExpectedRows, mask: pa.BooleanArray) -> ExpectedRows:
+    return ExpectedRows(part.rows.filter(mask), part.tables.filter(mask), part.held[np.asarray(mask)])
+
+
+def _table_counts(part: ExpectedRows) -> Iterable[tuple[str, bool, int]]:
+    rows = pa.table({"table": part.tables, "held": pa.array(part.held)})
+    for each in rows.group_by(["table", "held"]).aggregate([([], "count_all")]).to_pylist():
+        yield each["table"], each["held"], each["count_all"]

@@ -1,0 +1,158 @@
+"""Validation of a flow: each sink that holds state beside the source's tables, while the flow goes on."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import SnapshotRefusedError
+from databus.core.findings import Level
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
+from databus.core.protocols.optional_source import ComparableSource
+from databus.core.protocols.validated_sink import ValidatedSink
+from databus.core.state.snapshot import TableProgress
+from databus.core.tables.schemas import TableSchema
+from databus.ops.validation.checkpoint_wait import CheckpointWait
+from databus.ops.validation.expected_rows import FlowPath
+from databus.ops.validation.key_conditions import sample_condition
+from databus.ops.validation.result import SinkComparison, Validation
+from databus.ops.validation.sink_comparison import ComparedSink
+from databus.ops.validation.table_reads import TableReads
+from databus.runtime.beside.look import looking
+from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.routing import route_of, takes
+
+
+@dataclass(frozen=True)
+class ValidationRequest:
+    """Request of a validation.
+
+    Attributes:
+        tables: `database.table` of those to compare; all of the flow's when empty.
+        sink: name of the one sink to compare; "" for all that hold state.
+        sample: about how many rows of each table to compare; 0 for all.
+        wait_s: longest wait for the flow to reach a place, in seconds.
+        seed: chooses the rows of a sample.
+    """
+
+    tables: tuple[str, ...] = ()
+    sink: str = ""
+    sample: int = 0
+    wait_s: float = 60.0
+    seed: int | None = None
+
+
+def validate(
+    flow: Flow, services: Services, identity: RunIdentity, request: ValidationRequest, spark: Callable[[], Any]
+) -> Validation:
+    """Compare a flow's sinks with its source's tables; takes no lease, changes nothing.
+
+    Args:
+        flow: the flow.
+        services: the installation's services.
+        identity: who asks.
+        request: what to compare.
+        spark: makes a Spark session; asked only where the flow's rows need one.
+
+    Raises:
+        ConfigError: the source or a sink cannot be compared, or a table is none of the flow's.
+        ValidationRefusedError: an output keeps no state.
+        ValidationBehindError: the flow does not go on; nothing was judged.
+        SnapshotRefusedError: a setting or a grant is missing with which the tables could be read.
+        DatabusError: source, store or a sink cannot be reached.
+    """
+    with open_session(flow, services, None, identity) as opened, looking(opened) as session:
+        source = _comparable(flow, session)
+        specs = _compared_sinks(flow, session, request.sink)
+        known = {table.table: table for table in source.snapshot_tables()}
+        tables = _tables(flow, known, request.tables)
+        done: list[SinkComparison] = []
+        rows, seconds = 0, 0.0
+        for spec in specs:
+            mine = tuple(name for name in tables if takes(spec, route_of(flow, _table(name))))
+            reads = TableReads(source, FlowPath(session, spec, spark), flow.batching)
+            wait = CheckpointWait(flow.name, services.store, source, spec.sink_name, request.wait_s)
+            sink = session.every_sink[spec.sink_name]
+            if not isinstance(sink, ValidatedSink):  # said by `_compared_sinks`
+                raise AssertionError(f"sink {spec.sink_name} cannot be compared")
+            compared = ComparedSink(flow, spec.sink_name, sink, _outputs(flow, spec, known, mine), mine, reads, wait)
+            done.append(_sampled(compared, known, request) if request.sample else compared.whole())
+            rows, seconds = rows + reads.rows, seconds + reads.seconds
+    return Validation(flow.name, tuple(done), rows, seconds)
+
+
+def _sampled(compared: ComparedSink, known: Mapping[str, TableProgress], request: ValidationRequest) -> SinkComparison:
+    """Compare about so many rows of each table, chosen by a hash of their keys."""
+    reads, chance = compared.reads, random.Random(request.seed)  # noqa: S311 - a sample, no secret
+    keys = reads.keys_of(compared.wait.standing(), compared.tables)
+    conditions = {}
+    for name, key in keys.items():
+        share = max(1, round((known[name].estimate or 0) / request.sample))
+        conditions[name] = sample_condition(key, share, chance.randrange(share)) if key and share > 1 else ""
+    compared.notes.append("a sample finds rows that are missing or different; extra rows are not looked for")
+    return compared.sampled(conditions)
+
+
+def _comparable(flow: Flow, session: FlowSession) -> ComparableSource:
+    source = session.source
+    if not isinstance(source, ComparableSource):
+        raise ConfigError(
+            f"flow {flow.name}: a source of kind {flow.source.kind} has no tables to compare with",
+            hint="Tables of MySQL and MariaDB can be compared.",
+        )
+    for finding in source.snapshot_findings():
+        if finding.level is Level.ERROR:
+            raise SnapshotRefusedError(f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code)
+    return source
+
+
+def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[SinkSpec]:
+    """Return the sinks to compare.
+
+    Raises:
+        ConfigError: there is no sink of that name, or none that holds state.
+    """
+    names = [spec.sink_name for spec in flow.sinks]
+    if name and name not in names:
+        raise ConfigError(f"flow {flow.name} has no sink {name}", hint=f"Its sinks are {', '.join(names)}.")
+    asked = [spec for spec in flow.sinks if not name or spec.sink_name == name]
+    found = [spec for spec in asked if isinstance(session.every_sink[spec.sink_name], ValidatedSink)]
+    if not found:
+        kinds = ", ".join(f"{spec.sink_name} ({spec.kind})" for spec in asked)
+        raise ConfigError(
+            f"flow {flow.name}: nothing tells what its sinks hold of each row: {kinds}",
+            hint="Search indices, and Kafka topics that keep the last record of each key, can be compared.",
+        )
+    return found
+
+
+def _tables(flow: Flow, known: Mapping[str, TableProgress], wanted: Sequence[str]) -> tuple[str, ...]:
+    if unknown := [name for name in wanted if name not in known]:
+        raise ConfigError(
+            f"flow {flow.name} has no table {', '.join(unknown)}",
+            hint=f"Its tables are {', '.join(known) or 'none'}: write DATABASE.TABLE.",
+        )
+    return tuple(dict.fromkeys(wanted)) or tuple(known)
+
+
+def _outputs(
+    flow: Flow, spec: SinkSpec, known: Mapping[str, TableProgress], tables: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return output → all of the flow's tables whose rows go there, of the outputs of some tables."""
+    by_output: dict[str, list[str]] = defaultdict(list)
+    for name in known:
+        route = route_of(flow, _table(name))
+        output = spec.output_of(_table(name), route, flow.name) if takes(spec, route) else None
+        if output is not None:
+            by_output[output].append(name)
+    return {output: tuple(names) for output, names in by_output.items() if not set(names).isdisjoint(tables)}
+
+
+def _table(name: str) -> TableSchema:
+    database, _, table = name.partition(".")
+    return TableSchema(-1, database, table, ())

@@ -1,0 +1,163 @@
+"""Topics read for their state: read_committed, from their beginning to their end, and later on from there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from databus.core.errors.sink import SinkUnavailableError
+from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.held_rows import batch_of, state_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Place = tuple[str, int]
+"""Topic and number of a partition."""
+
+Key = tuple[str, bytes]
+"""Topic, and key of a record in it."""
+
+_AT_ONCE = 10_000
+_POLL_S = 0.5
+
+
+class HeldTopics:
+    """State of topics, open for reading.
+
+    Args:
+        settings: how to reach the cluster.
+        group: names the consumers; they join no group.
+        envelope: "debezium" or "row".
+        partitions: topic → number of its partitions.
+    """
+
+    def __init__(self, settings: ClientSettings, group: str, envelope: str, partitions: Mapping[str, int]):
+        self._settings, self._group, self._envelope = settings, group, envelope
+        self._places = [(topic, number) for topic, count in partitions.items() for number in range(count)]
+        self._seen = LastError()
+        self._consumer: Consumer | None = None
+        self._next: dict[Place, int] = {}
+        self._watched: dict[Key, tuple[bytes | None, str | None]] = {}
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records of all keys up to the end that the topics have now; see `HeldState.rows`."""
+        for messages in self._read(dict.fromkeys(self._places, OFFSET_BEGINNING)):
+            yield batch_of(
+                [
+                    (m.topic(), m.key(), state_of(m.value(), self._envelope), _version(m))
+                    for m in messages
+                    if m.key() is not None
+                ]
+            )
+
+    def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the last records of some keys: keys not asked for before are looked for from the beginning."""
+        asked: list[Key] = list(zip(keys["output"].to_pylist(), keys["key"].to_pylist(), strict=True))
+        if new := set(asked) - self._watched.keys():
+            self._watched.update(dict.fromkeys(new, (None, None)))
+            topics = {topic for topic, _ in self._watched}
+            start = {place: OFFSET_BEGINNING for place in self._places if place[0] in topics}
+        else:
+            start = dict(self._next)
+        for messages in self._read(start):
+            for message in messages:
+                key = (message.topic(), message.key())
+                if key in self._watched:
+                    self._watched[key] = state_of(message.value(), self._envelope), _version(message)
+        return batch_of([(*key, *self._watched[key]) for key in asked])
+
+    def close(self) -> None:
+        """Close the consumer; safe to call twice."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read(self, start: Mapping[Place, int]) -> Iterator[list[Any]]:
+        """Yield messages from some places on up to the ends that all transactions open now have left behind."""
+        consumer = self._opened()
+        ends = self._ends(list(start))
+        left = {place for place, (low, high) in ends.items() if high > max(low, start[place])}
+        if left:
+            consumer.assign([TopicPartition(*place, start[place]) for place in left])
+        heard = time.monotonic()
+        while left:
+            messages: list[Any] = []
+            for message in self._polled(consumer):
+                place = (message.topic(), message.partition())
+                if (error := message.error()) is not None:
+                    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name for it
+                        raise sink_error(self._settings, f"read {place[0]}[{place[1]}]", error, self._seen)
+                    left.discard(place)
+                elif message.offset() < ends[place][1]:
+                    messages.append(message)
+                    if message.offset() + 1 >= ends[place][1]:
+                        left.discard(place)
+                else:
+                    left.discard(place)
+                heard = time.monotonic()
+            if messages:
+                yield messages
+            if left and time.monotonic() - heard > self._settings.timeout_s:
+                raise SinkUnavailableError(
+                    f"{self._settings.conn_id} ({self._settings.servers}): no record of "
+                    f"{', '.join(sorted({topic for topic, _ in left}))} came for {self._settings.timeout_s:.0f} s"
+                )
+        self._next.update({place: high for place, (_, high) in ends.items()})
+
+    def _ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """Return the first offset of partitions, and their ends as of now, once no transaction is open before these.
+
+        A commit is answered before its records can be read: a reader that looked at once would miss them.
+
+        Raises:
+            SinkUnavailableError: a transaction stays open, or nobody answers.
+        """
+        with closing(self._settings.consumer(self._config("read_uncommitted"), self._seen)) as other:
+            ends = {place: self._watermarks(other, place) for place in places}
+        consumer, deadline = self._opened(), time.monotonic() + self._settings.timeout_s
+        for place, (_, high) in ends.items():
+            while self._watermarks(consumer, place)[1] < high:
+                if time.monotonic() > deadline:
+                    raise SinkUnavailableError(
+                        f"{self._settings.conn_id} ({self._settings.servers}): a transaction keeps {place[0]}"
+                        f"[{place[1]}] closed for more than {self._settings.timeout_s:.0f} s",
+                        hint="A batch of the flow, or another writer, is in its midst: try again behind it.",
+                    )
+                time.sleep(0.05)
+        return ends
+
+    def _watermarks(self, consumer: Consumer, place: Place) -> tuple[int, int]:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=self._settings.timeout_s)
+        except KafkaException as error:
+            doing = f"read the end of {place[0]}[{place[1]}]"
+            raise sink_error(self._settings, doing, kafka_error(error), self._seen) from error
+        return int(low), int(high)
+
+    def _polled(self, consumer: Consumer) -> list[Any]:
+        try:
+            return list(consumer.consume(_AT_ONCE, _POLL_S))
+        except KafkaException as error:
+            raise sink_error(self._settings, "read topics", kafka_error(error), self._seen) from error
+
+    def _opened(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = self._settings.consumer(self._config("read_committed"), self._seen)
+        return self._consumer
+
+    def _config(self, isolation: str) -> dict[str, Any]:
+        return {
+            "group.id": self._group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+
+
+def _version(message: Any) -> str:
+    return f"{message.partition()}:{message.offset()}"

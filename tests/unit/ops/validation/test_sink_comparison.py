@@ -1,0 +1,164 @@
+"""Rounds of a comparison in a model: a source that is written to all the time, a sink that follows it late.
+
+Whatever writers do between two steps, a row that the sink gets by and by is no difference, and one that it does not get
+is found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.core.protocols.validated_sink import held_schema
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.ops.validation.expected_rows import ExpectedRows
+from databus.ops.validation.result import SinkComparison
+from databus.ops.validation.sink_comparison import ComparedSink
+
+TABLE = "s.t"
+FLOW = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("s.*",)), sinks=(Kafka(conn_id="k"),))
+SCHEMA = TableSchema(0, "s", "t", (ColumnSchema("id", "int", "int"),), ("id",))
+KEYS = 12
+
+
+class Model:
+    """A log of one table, a flow that carries it over, and a sink; each is at once source, reads, wait and state."""
+
+    def __init__(self, seed: int, busy: float):
+        self.chance, self.busy = random.Random(seed), busy
+        self.log: list[tuple[int, bytes | None]] = []
+        self.records: list[tuple[int, bytes | None]] = []
+        self.delivered = self.committed = 0
+        self.source, self.schemas, self.end = self, {TABLE: SCHEMA}, 0
+        for key in range(100, 104):
+            self.change(key, b'"still"')
+        self.writes(1.0)
+        self.carry(len(self.log))
+
+    def change(self, key: int, value: bytes | None) -> None:
+        self.log.append((key, value))
+
+    def writes(self, share: float | None = None) -> None:
+        """Write a little, to and fro between few values, and let the sink go on or not."""
+        while self.chance.random() < (self.busy if share is None else 0.9):
+            key = self.chance.randrange(KEYS)
+            self.change(key, self.chance.choice((None, b'"x"', b'"y"')))
+        if self.chance.random() < 0.5:
+            self.carry(self.chance.randint(self.committed, len(self.log)))
+
+    def carry(self, upto: int) -> None:
+        """Deliver the log up to a place; the commit may come later."""
+        self.records += self.log[self.delivered : max(upto, self.delivered)]
+        self.delivered = max(self.delivered, upto)
+        if self.chance.random() < 0.7:
+            self.committed = self.delivered
+
+    def spoil(self, key: int, value: bytes | None) -> None:
+        self.records.append((key, value))
+
+    # the source
+
+    def end_of_log(self, _: int) -> int:
+        return len(self.log)
+
+    def read(self, covers: int, conditions: Mapping[str, str]) -> Iterator[ExpectedRows]:
+        assert covers <= len(self.log)
+        named = conditions[TABLE]
+        for half in (range(KEYS // 2), range(KEYS // 2, 200)):
+            self.writes()
+            shown = dict(self.log[: self.chance.randint(covers, len(self.log))])  # a view may be behind the log
+            rows = [(key, value) for key, value in sorted(shown.items()) if key in half and value is not None]
+            if named:
+                chosen = set(map(int, named.partition("(")[2].rstrip(")").split(", ")))
+                rows = [row for row in rows if row[0] in chosen]
+            tables, withheld = pa.array([TABLE] * len(rows), pa.string()), np.zeros(len(rows), np.bool_)
+            yield ExpectedRows(held([(*row, None) for row in rows]), tables, withheld)
+        self.end = len(self.log)
+        self.writes()
+
+    # the wait
+
+    def standing(self) -> int:
+        return self.committed
+
+    def reached(self, place: int) -> int:
+        self.writes()
+        self.carry(max(place, self.committed))
+        self.committed = self.delivered
+        return self.committed
+
+    # the sink
+
+    def held(self, _: Any) -> Model:
+        return self
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        seen = list(enumerate(self.records))
+        for number, (key, value) in seen:
+            if self.chance.random() < 0.1:
+                self.writes()
+            yield held([(key, value, str(number))])
+
+    def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        self.writes()
+        newest = {key: (value, str(number)) for number, (key, value) in enumerate(self.records)}
+        asked = [int(key.decode().partition(":")[2].rstrip("}")) for key in keys["key"].to_pylist()]
+        found = held([(key, *newest.get(key, (None, None))) for key in asked])
+        self.writes()
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def held(rows: list[tuple[int, bytes | None, str | None]]) -> pa.RecordBatch:
+    found = [
+        {"output": "o", "key": b'{"id":%d}' % key, "content": content, "version": version}
+        for key, content, version in rows
+    ]
+    return pa.RecordBatch.from_pylist(found, schema=held_schema())
+
+
+def compare(model: Any, conditions: dict[str, str] | None = None) -> SinkComparison:
+    compared = ComparedSink(FLOW, "kafka", model, {"o": (TABLE,)}, (TABLE,), model, model)
+    return compared.whole() if conditions is None else compared.sampled(conditions)
+
+
+def named(result: SinkComparison) -> set[tuple[str, bytes]]:
+    return {(each.kind, each.key) for each in result.differences}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_writers_do_meanwhile_is_no_difference(seed: int) -> None:
+    assert named(compare(Model(seed, busy=0.9))) == set()
+    assert named(compare(Model(seed, busy=0.9), {TABLE: ""})) == set()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_never_comes_is_found_among_writes(seed: int) -> None:
+    model = Model(seed, busy=0.9)
+    model.spoil(100, b'"spoilt"')
+    model.spoil(101, None)
+    model.spoil(150, b'"added"')
+    missing, different, extra = (("missing", b'{"id":101}'), ("different", b'{"id":100}'), ("extra", b'{"id":150}'))
+    result = compare(model)
+    assert named(result) == {missing, different, extra}
+    assert result.tables[TABLE]["missing"] == 1
+    assert named(compare(model, {TABLE: ""})) == {missing, different}
+
+
+def test_a_key_that_never_rests_is_moving() -> None:
+    moving = sum(compare(Model(seed, busy=0.97)).tables[TABLE]["moving"] for seed in range(20))
+    assert moving > 0
+
+
+def test_a_sink_that_lost_a_row_without_a_word_is_found() -> None:
+    model = Model(3, busy=0.0)
+    model.records = [record for record in model.records if record[0] != 102]
+    assert named(compare(model)) == {("missing", b'{"id":102}')}

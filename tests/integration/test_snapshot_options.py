@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +23,15 @@ from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.snapshot import Snapshot
 from databus.demo.consumers import topic_records
 from databus.ops.services import open_services
+from databus.ops.snapshots import load_of
+from databus.runtime.snapshot_turns import progress_text
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.added_tables import added_tables
+from databus.sources.mysql.snapshot.server_load import ServerLoad
 from tests.integration.binlog_shop import Shop
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
+from tests.integration.replicated_pair import Pair
 from tests.integration.test_snapshot_flow import Table
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -110,7 +120,9 @@ def test_rows_order_size_and_rate_are_as_the_flow_says(table: Table, world: OneP
 def test_a_table_that_is_added_is_read_by_itself(table: Table, world: OneProcessWorld) -> None:
     first = reading(table, "*", exclude=("u", "w"))
     world.run(first)
-    table.run(f"UPDATE {table.name}.u SET v = v + 1 WHERE id < 20")  # nobody captures it
+    table.run(f"UPDATE {table.name}.u SET v = v + 1 WHERE id < 20")
+    world.run(first)  # passes it, and captures nothing of it
+    table.run(f"UPDATE {table.name}.u SET v = v + 1 WHERE id >= 80")  # is in the log that the chunks are compared with
     changed = reading(table, "*", exclude=("w",))
     with table.changed():
         world.run(changed, max_batches=3)
@@ -119,7 +131,7 @@ def test_a_table_that_is_added_is_read_by_itself(table: Table, world: OneProcess
     assert (snapshot.number, snapshot.cause, snapshot.unfinished) == (2, "added", False)
     assert [each.table for each in snapshot.tables] == [f"{table.name}.u"]
     ops, state = came(table)
-    assert ops["u.r"] == 50
+    assert (ops["u.r"], ops["u.u"], snapshot.tables[0].superseded) == (40, 10, 10)
     assert state == stands(table, "t", "u")
 
     table.run(f"CREATE TABLE {table.name}.later (id BIGINT PRIMARY KEY, v BIGINT NOT NULL)")
@@ -172,3 +184,81 @@ def test_an_added_table_that_the_account_does_not_see_is_refused_by_name(shop: S
     finally:
         server.close()
     assert [table.table for table in found] == [f"{shop.name}.b", f"{shop.name}.c"]
+
+
+def test_chunks_wait_while_the_server_is_busy_and_the_stream_goes_on(table: Table, world: OneProcessWorld) -> None:
+    with table.sql.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        bound = int(cursor.fetchall()[0][1]) + 4
+    flow = reading(table, "t", snapshot_options=SnapshotOptions(pause_above_threads_running=bound))
+    sessions = [table.connect() for _ in range(bound + 1)]
+    numbers = [session.thread_id() for session in sessions]
+
+    def sleep(session: Any) -> None:
+        with suppress(Exception), session.cursor() as cursor:
+            cursor.execute("SELECT SLEEP(120)")
+
+    threads = [threading.Thread(target=sleep, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    try:
+        world.run(flow, max_batches=1, max_seconds=2)
+        table.run(f"INSERT INTO {table.name}.t (id, v) VALUES (1, 1)")
+        world.run(flow, max_seconds=3)
+        assert came(table)[0] == {"t.c": 1}
+        held = stored(table, flow)
+        assert (held.unfinished, [each.chunks for each in held.tables]) == (True, [0])
+        with open_services(flow, world.connections, world.settings) as services:
+            load = load_of(flow, services, held)
+        assert load.startswith("Threads_running ")
+        assert load.endswith(f" > {bound}")
+        assert progress_text(held, datetime.now(UTC), load).endswith(f", waits: {load}")
+    finally:
+        table.run(*(f"KILL {number}" for number in numbers))
+        for thread in threads:
+            thread.join(30)
+    world.run(flow)
+    assert came(table)[0] == {"t.c": 1, "t.r": ROWS + 1}
+    assert not stored(table, flow).unfinished
+
+
+def test_the_lag_of_a_replica_is_told(pair_of: Callable[[str], Pair], flavor: str) -> None:
+    pair = pair_of(flavor)
+    pair.reset()
+    pair.link()
+    word = "REPLICA" if flavor == "mysql" else "SLAVE"
+    replica = pair.replica.connection
+    options = SnapshotOptions(pause_above_replica_lag=timedelta(seconds=1), replicas=(replica.conn_id,))
+    times = count(0, 100)
+    load = ServerLoad(MysqlServer(pair.source.connection), [replica], options, lambda: float(next(times)))
+    pair.source.sql("CREATE DATABASE lagging", "CREATE TABLE lagging.t (id INT PRIMARY KEY)")
+    locking = pair.replica.session()
+    try:
+        assert eventually(load, "") == ""
+        with locking.cursor() as cursor:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+        pair.source.sql("INSERT INTO lagging.t VALUES (1)")
+        assert eventually(load, " s behind > 1 s").startswith(f"replica {replica.conn_id} is ")
+        with locking.cursor() as cursor:
+            cursor.execute("UNLOCK TABLES")
+        assert eventually(load, "") == ""
+        pair.replica.sql(f"STOP {word}")
+        assert eventually(load, "does not replicate") == f"replica {replica.conn_id} does not replicate"
+    finally:
+        locking.close()
+        load.close()
+        pair.replica.sql(f"STOP {word}", f"RESET {word} ALL")
+        pair.source.sql("DROP DATABASE lagging")
+    gone = ServerLoad(MysqlServer(pair.source.connection), [replica.model_copy(update={"port": 1})], options)
+    assert f"the lag of replica {replica.conn_id} is not known" in gone.excess()
+
+
+def eventually(load: ServerLoad, wanted: str) -> str:
+    """Return what is said of the load once it ends in a text, "" for nothing; what is said then after half a minute."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        said = load.excess()
+        if said == wanted or (wanted and said.endswith(wanted)):
+            return said
+        time.sleep(0.2)
+    return load.excess()

@@ -32,7 +32,8 @@ def show(flow: FlowName, shown: Shown) -> None:
         if found is None:
             ERR.print(f"flow {flow} has no snapshot: {snapshots.first_words(spec, services)}", markup=False)
             return
-    _show(found, shown.output)
+        load = snapshots.load_of(spec, services, found)
+    _show(found, shown.output, load)
 
 
 @app.command()
@@ -106,7 +107,7 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
     _show(found, shown.output)
 
 
-def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None:
+def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool = False) -> None:
     if output is not Format.TABLE:
         show_one(snapshot.to_json(), output)
         return
@@ -128,4 +129,4 @@ def _show(snapshot: Snapshot, output: Format, *, proposed: bool = False) -> None
         said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
         ERR.print(said + counted(rows_there, "row"), markup=False)
     else:
-        ERR.print(progress_text(snapshot, datetime.now(UTC)), markup=False)
+        ERR.print(progress_text(snapshot, datetime.now(UTC), load), markup=False)

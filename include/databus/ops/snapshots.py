@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SnapshotRefusedError
 from databus.core.findings import Level
 from databus.core.flow import Flow
@@ -57,6 +58,19 @@ def proposed(flow: Flow, services: Services, tables: Sequence[str] = (), where: 
         )
     wanted = [found[name] for name in dict.fromkeys(tables) or found]
     return Snapshot(1 if last is None else last.number + 1, "request", services.clock.now(), tuple(wanted))
+
+
+def load_of(flow: Flow, services: Services, snapshot: Snapshot) -> str:
+    """Say which bound of the flow's options the servers' load passes just now, so that an unfinished snapshot waits.
+
+    "" where none does, and where no server answers.
+    """
+    if not snapshot.under_way:
+        return ""
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with suppress(DatabusError), closing(flow.source.open(services.connections, context)) as source:
+        return source.snapshot_load() if isinstance(source, SnapshotSource) else ""
+    return ""
 
 
 def first_words(flow: Flow, services: Services) -> str:

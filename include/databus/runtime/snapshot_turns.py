@@ -34,6 +34,7 @@ class SnapshotTurns:
         scope: what the flow captures; None where its source does not say.
         rate: rows that may be read; None without a bound.
         held: whether chunks are left, and the flow's own bounds let none be read just now.
+        load: which bound the servers' load passes, "" for none.
     """
 
     flow: str
@@ -41,6 +42,7 @@ class SnapshotTurns:
     scope: CaptureScope | None = None
     rate: SnapshotRate | None = None
     held: bool = field(default=False, init=False)
+    load: str = field(default="", init=False)
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -93,6 +95,9 @@ class SnapshotTurns:
         snapshot, self.held = self._known, False
         if snapshot is None or not snapshot.under_way or not isinstance(source, SnapshotSource):
             return None
+        if self._over(source, snapshot):
+            self.held = True
+            return None
         granted = limit.max_rows if self.rate is None else self.rate.granted()
         if not granted:
             self.held = True
@@ -121,12 +126,21 @@ class SnapshotTurns:
         self._looked_at = float("-inf")  # a person may have paused it meanwhile: the store knows
         log.info("flow %s: %s", self.flow, progress_text(self._known, now))
 
+    def _over(self, source: SnapshotSource, snapshot: Snapshot) -> bool:
+        """Return whether the servers' load lets no chunk be read; says so in the log when that changes."""
+        before, self.load = self.load, source.snapshot_load()
+        if self.load and not before:
+            log.info("flow %s: snapshot %d waits: %s", self.flow, snapshot.number, self.load)
+        elif before and not self.load:
+            log.info("flow %s: snapshot %d goes on: the servers' load is within its bounds", self.flow, snapshot.number)
+        return bool(self.load)
+
     def _look(self, store: CheckpointStore) -> None:
         self._known, self._looked_at = store.snapshot(self.flow), time.monotonic()
 
 
-def progress_text(snapshot: Snapshot, now: datetime) -> str:
-    """Return how far a snapshot has come, in one line."""
+def progress_text(snapshot: Snapshot, now: datetime, load: str = "") -> str:
+    """Return how far a snapshot has come, in one line; `load` says why it waits."""
     rows = sum(table.rows + table.superseded for table in snapshot.tables)
     done = sum(table.state == "done" for table in snapshot.tables)
     estimate = sum(max(table.estimate or 0, table.rows + table.superseded) for table in snapshot.tables)
@@ -139,6 +153,8 @@ def progress_text(snapshot: Snapshot, now: datetime) -> str:
         return f"{text}, {'cancelled' if snapshot.cancelled else 'finished'} after {took:.0f} s"
     if snapshot.paused:
         return f"{text}, paused"
+    if load:
+        return f"{text}, waits: {load}"
     if not rows:
         return f"{text}, begun {seconds:.0f} s ago"
     left = seconds * max(estimate - rows, 0) / rows

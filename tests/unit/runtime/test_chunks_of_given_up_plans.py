@@ -55,6 +55,9 @@ class SnapshotOfMock(MockSource):
     def snapshot_findings(self) -> Sequence[Any]:
         return ()
 
+    def snapshot_load(self) -> str:
+        return ""
+
     def plan_chunks(self, after: Offset, snapshot: Snapshot, _limit: Batching) -> tuple[SourcePlan, Snapshot]:
         type(self).read += 1
         done = replace(snapshot.tables[0], state="done", chunks=1, rows=CHUNK)

@@ -150,6 +150,14 @@ class SnapshotSource(Source, Protocol):
         """Probe what reading the tables needs beyond the stream: grants, settings, keys; changes nothing."""
         ...
 
+    def snapshot_load(self) -> str:
+        """Return which bound the load of the servers passes, above which the flow lets no chunk be read; "" for none.
+
+        Raises:
+            SourceError: the source does not answer.
+        """
+        ...
+
     def plan_chunks(
         self, after: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot | None] | None:

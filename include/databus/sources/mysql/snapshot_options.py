@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from databus.binlog.log.capture import TableCapture, check_pattern, is_name
 from databus.core.errors.config import ConfigError
 from databus.core.spec import Spec
+from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 
 MOST_THREADS = 32
 """Views of one flow at most: each is a connection with a transaction of its own."""
@@ -31,6 +32,12 @@ class SnapshotOptions(Spec):
         threads: consistent views in which chunks are read side by side, 1 … 32, e.g. 4; default 1.
         max_rows_per_second: most rows that are read per second, on average over more than two seconds, e.g. 20_000;
             default None, no bound. The stream goes on at its own pace.
+        pause_above_threads_running: no chunk is read while the server's Threads_running is above it, e.g. 40; default
+            None, whatever it is. The stream goes on.
+        pause_above_replica_lag: no chunk is read while one of `replicas` is further behind, e.g.
+            timedelta(seconds=10), does not replicate or does not answer; default None, however far they are.
+        replicas: connections of type mysql of the replicas whose lag counts, e.g. ("mysql_replica",); default none.
+            Their accounts need REPLICATION CLIENT (MariaDB: SLAVE MONITOR).
     """
 
     where: dict[str, str] = Field(default_factory=dict)
@@ -38,6 +45,11 @@ class SnapshotOptions(Spec):
     chunk_rows: int | None = Field(None, gt=0)
     threads: int = Field(1, ge=1, le=MOST_THREADS)
     max_rows_per_second: int | None = Field(None, gt=0)
+    pause_above_threads_running: int | None = Field(None, gt=0)
+    pause_above_replica_lag: Duration | None = Field(None, gt=ZERO)
+    replicas: tuple[str, ...] = ()
+
+    pause_above_replica_lag_s: ClassVar = StoredOption[float]("pause_above_replica_lag", SECOND)
 
     @field_validator("where")
     @classmethod
@@ -60,6 +72,12 @@ class SnapshotOptions(Spec):
             return tuple(check_pattern(p) for p in patterns)
         except ConfigError as error:
             raise ValueError(f"{error.message} {error.hint}") from None
+
+    @model_validator(mode="after")
+    def _lag_is_of_replicas(self) -> SnapshotOptions:
+        if (self.pause_above_replica_lag is None) != (not self.replicas):
+            raise ValueError("pause_above_replica_lag and replicas go together: the one says how far, the other whose")
+        return self
 
     def stored(self) -> dict[str, Any]:
         """Return the options that say something as plain JSON."""

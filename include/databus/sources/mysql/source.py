@@ -38,6 +38,7 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
+from databus.sources.mysql.snapshot.server_load import ServerLoad
 from databus.sources.mysql.snapshot.snapshot_preflight import snapshot_findings
 from databus.sources.mysql.spec import MysqlBinlog
 from databus.sources.mysql.tables.changes import changes_of
@@ -50,13 +51,16 @@ log = logging.getLogger(__name__)
 class MysqlBinlogSource:
     """An open binlog source of one flow."""
 
-    def __init__(self, spec: MysqlBinlog, connection: Connection, context: FlowContext):
+    def __init__(
+        self, spec: MysqlBinlog, connection: Connection, context: FlowContext, replicas: Sequence[Connection] = ()
+    ):
         """Prepare; connections are made when first needed.
 
         Args:
             spec: what the flow wrote down.
             connection: the server.
             context: flow name, settings, and who leases server ids.
+            replicas: those whose lag holds a snapshot back.
         """
         self._spec, self._connection, self._context = spec, connection, context
         self._capture = TableCapture(spec.tables, spec.exclude_tables)
@@ -70,6 +74,7 @@ class MysqlBinlogSource:
         self._large = large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
         self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
+        self._load = ServerLoad(self._server, replicas, spec.snapshot_options)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
         self._history_known: BinlogOffset | None = None
@@ -220,6 +225,10 @@ class MysqlBinlogSource:
         """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""
         return snapshot_findings(self._server, self._capture)
 
+    def snapshot_load(self) -> str:
+        """Return which bound of the flow's options the servers' load passes, "" where none is."""
+        return self._load.excess()
+
     def plan_chunks(
         self, after: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot | None] | None:
@@ -304,3 +313,4 @@ class MysqlBinlogSource:
         self._ranges.close()
         self._dumps.return_id()
         self.rest()
+        self._load.close()

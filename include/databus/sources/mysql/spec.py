@@ -185,7 +185,8 @@ class MysqlBinlog(SourceSpec):
         """Connect to the server."""
         from databus.sources.mysql.source import MysqlBinlogSource
 
-        return MysqlBinlogSource(self, connections.get(self.conn_id), context)
+        replicas = tuple(connections.get(conn_id) for conn_id in self._replicas)
+        return MysqlBinlogSource(self, connections.get(self.conn_id), context, replicas)
 
     def begins_at_head(self) -> bool:
         """Return whether it begins at "latest"."""
@@ -204,8 +205,12 @@ class MysqlBinlog(SourceSpec):
         return self.snapshot_options.max_rows_per_second if self.snapshot_options is not None else None
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return the one connection."""
-        return ((self.conn_id, "mysql"),)
+        """Return the one connection, and behind it those of replicas whose lag holds a snapshot back."""
+        return tuple((conn_id, "mysql") for conn_id in (self.conn_id, *self._replicas))
+
+    @property
+    def _replicas(self) -> tuple[str, ...]:
+        return self.snapshot_options.replicas if self.snapshot_options is not None else ()
 
     def datasets(self) -> tuple[str, ...]:
         """Return the table patterns."""

@@ -117,11 +117,8 @@ class ChunkPlanner:
             except BaseException:
                 self._drop(store, [chunk.file for chunk in read[0]])
                 raise
-            behind, bounded = (
-                planned[1],
-                self._spec.snapshot_options is not None and self._spec.snapshot_options.bounded,
-            )
-            if behind is not None and behind.current is not None and not bounded:
+            behind, options = planned[1], self._spec.snapshot_options
+            if behind is not None and behind.current is not None and not (options and options.bounded):
                 self._ahead.begin(self._log.server.binlog(planned[0].range.end), behind, limit, store)
             return planned
 

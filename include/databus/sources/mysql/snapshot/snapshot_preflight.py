@@ -26,7 +26,8 @@ NO_TABLE = "snapshot_view"
 _VARIABLES = ("binlog_row_image", "gtid_mode", "log_slave_updates", "log_replica_updates")
 _READ = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 
-_REPLICA_STATUS = {"mysql": ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"), "mariadb": ("SHOW ALL SLAVES STATUS",)}
+REPLICA_STATUS = {"mysql": ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"), "mariadb": ("SHOW ALL SLAVES STATUS",)}
+"""Statements that tell how a server replicates, by flavor; the first that it knows."""
 
 _Probe = Callable[[MysqlServer, TableCapture], Iterator[Finding]]
 
@@ -100,7 +101,7 @@ def _replica(server: MysqlServer, settings: dict[str, str], subject: str) -> Fin
     if settings.get(name, "").upper() in ("ON", "1"):
         return Finding(what, Level.OK, f"{name}=ON: what the server replicates is in its log")
     try:
-        replicates: bool | None = bool(ask_known(server.query_named, _REPLICA_STATUS[server.flavor])[1])
+        replicates: bool | None = bool(ask_known(server.query_named, REPLICA_STATUS[server.flavor])[1])
     except DatabusError:
         replicates = None  # SLAVE MONITOR or REPLICATION CLIENT is missing
     if replicates is False:

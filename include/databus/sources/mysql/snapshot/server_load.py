@@ -1,0 +1,85 @@
+"""Load of the source's server and of its replicas, above which a flow lets no chunks be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from databus.core.connections import Connection
+from databus.core.errors.source import SourceError
+from databus.sources.mysql.server import MysqlServer, ask_known
+from databus.sources.mysql.snapshot.snapshot_preflight import REPLICA_STATUS
+from databus.sources.mysql.snapshot_options import SnapshotOptions
+
+_ASKED_S = 1.0
+_FAILED_S = 30.0
+"""A server that does not answer is asked again after so long: the stream waits for its answer."""
+
+_BEHIND = ("seconds_behind_source", "seconds_behind_master")
+
+
+class ServerLoad:
+    """Load as a flow's options bound it.
+
+    Args:
+        server: the source, asked for Threads_running, of which the question itself is one.
+        replicas: connections of the replicas whose lag counts; the accounts need REPLICATION CLIENT.
+        options: the bounds.
+        clock: seconds on a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        server: MysqlServer,
+        replicas: Sequence[Connection],
+        options: SnapshotOptions | None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._server, self._options, self._clock = server, options or SnapshotOptions(), clock
+        self._replicas = [MysqlServer(replica) for replica in replicas]
+        self._said, self._again = "", float("-inf")
+
+    def excess(self) -> str:
+        """Return which bound is passed, and by how much; "" where none is. Asks the servers once a second at most.
+
+        A replica that does not answer or does not replicate counts as too far behind: nobody knows how far it is.
+
+        Raises:
+            SourceError: the source does not answer.
+        """
+        if self._clock() < self._again:
+            return self._said
+        self._said, again = self._threads() or "", _ASKED_S
+        for replica in [] if self._said else self._replicas:
+            try:
+                self._said = self._lag(replica)
+            except SourceError as error:
+                self._said, again = f"the lag of replica {replica.connection.conn_id} is not known: {error}", _FAILED_S
+            if self._said:
+                break
+        self._again = self._clock() + again
+        return self._said
+
+    def close(self) -> None:
+        """Close the connections to the replicas; safe to call twice."""
+        for replica in self._replicas:
+            replica.close()
+
+    def _threads(self) -> str:
+        most = self._options.pause_above_threads_running
+        if most is None:
+            return ""
+        running = int(self._server.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0][1])
+        return f"Threads_running {running} > {most}" if running > most else ""
+
+    def _lag(self, replica: MysqlServer) -> str:
+        most, name = self._options.pause_above_replica_lag, replica.connection.conn_id
+        if most is None:
+            return ""
+        channels = ask_known(replica.query_named, REPLICA_STATUS[replica.flavor])[1]
+        lags = [next((channel[column] for column in _BEHIND if column in channel), None) for channel in channels]
+        if not lags or None in lags:
+            return f"replica {name} does not replicate"
+        behind = max(int(lag) for lag in lags if lag is not None)
+        limit = most.total_seconds()
+        return f"replica {name} is {behind} s behind > {limit:g} s" if behind > limit else ""

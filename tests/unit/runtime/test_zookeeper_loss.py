@@ -23,6 +23,7 @@ from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
+from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.checkpoint_store import (
     Amendments,
@@ -217,6 +218,11 @@ def test_what_only_the_store_can_hold_is_refused_by_name(holder: Holder) -> None
         (lambda: holder.store.resume_snapshot(FLOW, "ada", ""), "snapshot cannot be resumed"),
         (lambda: holder.store.cancel_snapshot(FLOW, "ada", ""), "snapshot cannot be cancelled"),
         (lambda: holder.store.snapshot(FLOW), "snapshot is not known"),
+        (lambda: holder.store.capture_scope(FLOW), "what it captured is not known"),
+        (
+            lambda: holder.store.follow_scope(FLOW, holder.lease, CaptureScope(("shop.a",)), None, "run", ""),
+            "tables cannot be written down",
+        ),
         (lambda: holder.store.history(FLOW, 1), "history cannot be read"),
         (lambda: holder.store.gaps(FLOW), "gaps cannot be read"),
         (lambda: holder.store.adopt(holder.lease, FLOW, done(plan_of(9), holder.lease.epoch), ""), "adopted"),

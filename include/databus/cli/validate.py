@@ -39,9 +39,9 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
         str, typer.Option("--sink", help="Name of the sink to compare.", show_default="all that hold state")
     ] = "",
     sample: Annotated[
-        int,
+        int | None,
         typer.Option("--sample", help="Compare about so many rows of each table.", min=1, show_default="all rows"),
-    ] = 0,
+    ] = None,
     most: Annotated[
         int, typer.Option("--show", help="Show so many of the keys that differ, with both values.", min=0)
     ] = 20,
@@ -71,7 +71,7 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise ConfigError("--execute changes nothing without --repair", hint="Give --repair as well, or leave it out.")
     said = Attribution(operator(), change.reason, what="a repair") if change.execute else None
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
-    request = ValidationRequest(tuple(table or ()), sink, sample, wait)
+    request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait)
     with opened(flow, shown.dags, records=False) as (spec, services):
         result = compare(spec, services, identity, request, lambda: spark_session(spark))
         wanted = repair_of(result) if repair else None

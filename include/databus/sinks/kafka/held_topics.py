@@ -45,7 +45,7 @@ class HeldTopics:
         self._watched: dict[Key, tuple[bytes | None, str | None]] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all keys up to the end that the topics have now; see `HeldState.rows`."""
+        """Yield the records of all keys up to the end that the topics have now; see `SinkState.rows`."""
         for messages in self._read(dict.fromkeys(self._places, OFFSET_BEGINNING)):
             yield batch_of(
                 [

@@ -108,9 +108,10 @@ class HeldTopics:
             if messages:
                 yield messages
             if left and time.monotonic() - heard > self._settings.timeout_s:
+                topics = ", ".join(sorted({topic for topic, _ in left}))
                 raise SinkUnavailableError(
-                    f"{self._settings.conn_id} ({self._settings.servers}): the ends of "
-                    f"{', '.join(sorted({topic for topic, _ in left}))} cannot be read for {self._settings.timeout_s:.0f} s",
+                    f"{self._settings.conn_id} ({self._settings.servers}): the end of {topics} cannot be read for "
+                    f"{self._settings.timeout_s:.0f} s",
                     hint="A transaction of the flow or of another writer is open there: try again behind it.",
                 )
         self._next.update({place: high for place, (_, high) in ends.items()})

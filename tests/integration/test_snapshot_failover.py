@@ -73,7 +73,10 @@ def test_a_snapshot_goes_on_at_the_server_that_took_over(
     flow = Flow(
         name=name,
         source=MysqlBinlog(
-            conn_id=conn_id, tables=(f"{name}.*",), snapshot="initial", snapshot_options=SnapshotOptions(chunk_rows=CHUNK)
+            conn_id=conn_id,
+            tables=(f"{name}.*",),
+            snapshot="initial",
+            snapshot_options=SnapshotOptions(chunk_rows=CHUNK),
         ),
         sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=2, slots=2),),
         batching=Batching(max_rows=CHUNK, max_wait=timedelta(seconds=0.2)),
@@ -94,7 +97,8 @@ def test_a_snapshot_goes_on_at_the_server_that_took_over(
     pair.replica_has(executed(pair.source))
     pair.promote()
     pair.replica.sql(
-        f"UPDATE {name}.t SET v = v + 2 WHERE id IN (3, 11, {ROWS - 11})", f"INSERT INTO {name}.t VALUES ({ROWS + 1}, 2)"
+        f"UPDATE {name}.t SET v = v + 2 WHERE id IN (3, 11, {ROWS - 11})",
+        f"INSERT INTO {name}.t VALUES ({ROWS + 1}, 2)",
     )
     point_at(pair.replica)
     world.run(flow)

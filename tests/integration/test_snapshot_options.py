@@ -212,7 +212,7 @@ def test_chunks_wait_while_the_server_is_busy_and_the_stream_goes_on(table: Tabl
             load = load_of(flow, services, held)
         assert load.startswith("Threads_running ")
         assert load.endswith(f" > {bound}")
-        assert progress_of(held, datetime.now(UTC)).told(load).endswith(f", waits: {load}")
+        assert progress_of(held, datetime.now(UTC), waits=load).text.endswith(f", waits: {load}")
     finally:
         table.run(*(f"KILL {number}" for number in numbers))
         for thread in threads:

@@ -116,7 +116,7 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
 
 
 def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool = False) -> None:
-    seen = progress_of(snapshot, datetime.now(UTC))
+    seen = progress_of(snapshot, datetime.now(UTC), waits=load)
     if output is not Format.TABLE:
         show_one({**snapshot.to_json(), **({} if proposed else {"progress": seen.to_json()})}, output)
         return
@@ -138,4 +138,4 @@ def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool 
         said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
         ERR.print(said + counted(rows_there, "row"), markup=False)
     else:
-        ERR.print(seen.told(load), markup=False)
+        ERR.print(seen.text, markup=False)

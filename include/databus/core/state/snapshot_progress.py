@@ -33,6 +33,7 @@ class SnapshotProgress:
         seconds: from its beginning until then.
         rows_per_second: rows read per second, see `progress_of`; None before the first, and while it is not read.
         seconds_left: time until its end at that rate; None where there is no rate.
+        waits: why no chunk is read at the moment though nobody holds it; "" where chunks are read, or nobody knows.
         mends: numbers of the flow's gaps that it mends.
     """
 
@@ -50,6 +51,7 @@ class SnapshotProgress:
     seconds: float
     rows_per_second: float | None = None
     seconds_left: float | None = None
+    waits: str = ""
     mends: tuple[int, ...] = ()
 
     @property
@@ -75,14 +77,6 @@ class SnapshotProgress:
     @property
     def text(self) -> str:
         """Progress in one line."""
-        return self.told()
-
-    def told(self, load: str = "") -> str:
-        """Return progress in one line.
-
-        Args:
-            load: why it waits for the servers' load; "" where it does not.
-        """
         tables = f"{self.done:,} of {self.tables:,} tables" + (f" ({self.gone:,} gone)" if self.gone else "")
         mends = f" (mends gap {', '.join(map(str, self.mends))})" if self.mends else ""
         said = f"snapshot {self.number}{mends}: {tables}, {self.rows:,} of about {self.estimate:,} rows"
@@ -90,8 +84,8 @@ class SnapshotProgress:
             return f"{said}, {self.state} after {duration(self.seconds)}"
         if self.state == PAUSED:
             return f"{said}, paused"
-        if load:
-            return f"{said}, waits: {load}"
+        if self.waits:
+            return f"{said}, waits: {self.waits}"
         if self.rows_per_second is None or self.seconds_left is None:
             return f"{said}, begun {duration(self.seconds)} ago"
         return f"{said}, {self.rows_per_second:,.0f} rows/s, about {duration(self.seconds_left)} left"
@@ -134,17 +128,21 @@ class SnapshotProgress:
             "seconds": round(self.seconds, 1),
             **({"mends": list(self.mends)} if self.mends else {}),
             **{name: value for name, value in known.items() if value is not None},
+            **({"waits": self.waits} if self.waits else {}),
             "text": self.text,
         }
 
 
-def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | None = None) -> SnapshotProgress:
+def progress_of(
+    snapshot: Snapshot, now: datetime, since: SnapshotProgress | None = None, waits: str = ""
+) -> SnapshotProgress:
     """Return how far a snapshot has come.
 
     Args:
         snapshot: as it is stored.
         now: the time, aware UTC.
         since: an earlier look at it, from which on the rate counts; by default its beginning, pauses included.
+        waits: why no chunk is read at the moment, where the caller knows.
     """
     rows = sum(table.rows + table.superseded for table in snapshot.tables)
     current = snapshot.current
@@ -176,6 +174,7 @@ def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | Non
         seconds,
         rate,
         max(estimate - rows, 0) / rate if rate and state == "reading" else None,
+        waits,
         snapshot.mends,
     )
 

@@ -50,7 +50,7 @@ def claim(store: MemoryCheckpoints, scope: CaptureScope | None, *, initial: bool
         source.captured = scope
     stands = store.load(FLOW)
     assert stands is not None
-    turns = SnapshotTurns(FLOW, initial, scope)
+    turns = SnapshotTurns(FLOW, initial=initial, scope=scope)
     turns.begin(store, lease, source, stands.__class__(**{**vars(stands), "batch": batch}), "run", NOON)
     lease.release()
     found = store.snapshot(FLOW)

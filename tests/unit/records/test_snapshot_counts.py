@@ -58,7 +58,9 @@ def test_they_add_up_in_summary_and_quality(store):
 
 def test_a_batch_keeps_how_far_the_snapshot_was_behind_it(store, reader):
     first = report_of_chunks()
-    (orders, items), chunks = first.plan.chunks.snapshot.tables, first.plan.chunks
+    chunks = first.plan.chunks
+    assert chunks is not None
+    orders, items = chunks.snapshot.tables
     later = replace(chunks.snapshot, tables=(replace(orders, rows=8), items))
     plan = replace(first.plan, batch=4, chunks=replace(chunks, snapshot=later))
     second = replace(first, plan=plan, committed_at=first.committed_at + timedelta(seconds=2))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from databus.core.state.snapshot import Snapshot, TableProgress
-from databus.core.state.snapshot_progress import duration, progress_of
+from databus.core.state.snapshot_progress import SnapshotProgress, duration, progress_of
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -77,8 +77,11 @@ def test_json_holds_what_is_known() -> None:
     told = json.loads(json.dumps(progress_of(SNAPSHOT, NOON + MINUTE).to_json()))
     assert (told["rows_per_second"], told["seconds_left"], told["rows_left"]) == (100.0, 105, 10_500)
     assert told["text"] == progress_of(SNAPSHOT, NOON + MINUTE).text
-    waits = progress_of(replace(SNAPSHOT, tables=SNAPSHOT.tables[3:]), NOON).to_json()
-    assert not {"rows_per_second", "seconds_left"} & waits.keys()
+    begun = progress_of(replace(SNAPSHOT, tables=SNAPSHOT.tables[3:]), NOON)
+    assert not {"rows_per_second", "seconds_left", "waits"} & begun.to_json().keys()
+    for seen in (begun, progress_of(SNAPSHOT, NOON + MINUTE, waits="Threads_running 40 > 25")):
+        assert SnapshotProgress.from_json(seen.to_json()) == seen
+    assert seen.text.endswith("of about 16,500 rows, waits: Threads_running 40 > 25")
 
 
 @pytest.mark.parametrize(

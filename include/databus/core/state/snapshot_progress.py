@@ -33,6 +33,7 @@ class SnapshotProgress:
         seconds: from its beginning until then.
         rows_per_second: rows read per second, see `progress_of`; None before the first, and while it is not read.
         seconds_left: time until its end at that rate; None where there is no rate.
+        waits: why no chunk is read at the moment though nobody holds it; "" where chunks are read, or nobody knows.
     """
 
     number: int
@@ -49,6 +50,7 @@ class SnapshotProgress:
     seconds: float
     rows_per_second: float | None = None
     seconds_left: float | None = None
+    waits: str = ""
 
     @property
     def rows(self) -> int:
@@ -79,6 +81,8 @@ class SnapshotProgress:
             return f"{said}, {self.state} after {duration(self.seconds)}"
         if self.state == PAUSED:
             return f"{said}, paused"
+        if self.waits:
+            return f"{said}, waits: {self.waits}"
         if self.rows_per_second is None or self.seconds_left is None:
             return f"{said}, begun {duration(self.seconds)} ago"
         return f"{said}, {self.rows_per_second:,.0f} rows/s, about {duration(self.seconds_left)} left"
@@ -93,7 +97,7 @@ class SnapshotProgress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotProgress:
         """Read what `to_json` wrote."""
-        stored: dict[str, Any] = {field.name: data.get(field.name) for field in fields(cls)}
+        stored: dict[str, Any] = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         return cls(**{**stored, "at": datetime.fromisoformat(data["at"])})
 
     def to_json(self) -> dict[str, Any]:
@@ -119,17 +123,21 @@ class SnapshotProgress:
             "at": self.at.isoformat(),
             "seconds": round(self.seconds, 1),
             **{name: value for name, value in known.items() if value is not None},
+            **({"waits": self.waits} if self.waits else {}),
             "text": self.text,
         }
 
 
-def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | None = None) -> SnapshotProgress:
+def progress_of(
+    snapshot: Snapshot, now: datetime, since: SnapshotProgress | None = None, waits: str = ""
+) -> SnapshotProgress:
     """Return how far a snapshot has come.
 
     Args:
         snapshot: as it is stored.
         now: the time, aware UTC.
         since: an earlier look at it, from which on the rate counts; by default its beginning, pauses included.
+        waits: why no chunk is read at the moment, where the caller knows.
     """
     rows = sum(table.rows + table.superseded for table in snapshot.tables)
     current = snapshot.current
@@ -161,6 +169,7 @@ def progress_of(snapshot: Snapshot, now: datetime, since: SnapshotProgress | Non
         seconds,
         rate,
         max(estimate - rows, 0) / rate if rate and state == "reading" else None,
+        waits,
     )
 
 

@@ -36,15 +36,17 @@ def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProc
 
 
 @pytest.fixture
-def made(
-    world: OneProcessWorld, flavor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Table, Flow, Command]:
+def commands(world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return Commands(world, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def made(world: OneProcessWorld, flavor: str, tmp_path: Path, commands: Commands) -> tuple[Table, Flow, Command]:
     """A table of 50 rows, a flow of it that has not run, and `databus snapshot` on it."""
     table = Table(world, flavor, rows=50)
     flow = table.flow(max_rows=20)
     lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
     (tmp_path / "flow.py").write_text("\n".join(lines))
-    commands = Commands(world, tmp_path, monkeypatch)
 
     def command(action: str, *more: str) -> str:
         return commands("snapshot", action, flow.name, *more).output
@@ -58,7 +60,9 @@ def planned(world: OneProcessWorld, flow: Flow) -> str:
         return preview(flow, services).snapshot
 
 
-def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Command], world: OneProcessWorld) -> None:
+def test_a_preview_refuses_what_its_execution_would(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld, commands: Commands
+) -> None:
     table, flow, command = made
     assert "its first run begins with the rows" in command("show")
     for action in ("begin", "pause", "resume", "cancel"):
@@ -71,8 +75,16 @@ def test_a_preview_refuses_what_its_execution_would(made: tuple[Table, Flow, Com
     assert "batches take chunks of it along" in planned(world, flow)
     with pytest.raises(SnapshotUnfinishedError, match="snapshot 1 is unfinished"):
         command("begin")
+    left = commands.json("snapshot", "show", flow.name)["progress"]
+    assert (left["state"], left["rows"], left["tables_left"]) == ("reading", 20, 1)
+    assert left["seconds_left"] >= 0
     command("pause", *YES)
-    assert ", paused" in command("show")
+    held = next(line for line in command("show").splitlines() if line.startswith("snapshot 1: 0 of 1 tables, 20 of "))
+    assert held.endswith(" rows, paused")
+    assert held in commands("checkpoint", "show", flow.name).output
+    assert f"{flow.name}: {held}" in commands("lag", flow.name).stderr
+    assert commands.json("lag", flow.name)[0]["snapshot"]["state"] == "paused"
+    assert f"flow {flow.name}: {held}" in commands("watch", "--once").stderr
     with pytest.raises(SnapshotUnfinishedError, match="and paused"):
         command("begin")
     assert "cancelled after" in command("cancel", *YES)

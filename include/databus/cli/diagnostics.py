@@ -73,6 +73,7 @@ def lag(
                 "headroom_bytes": m.headroom.bytes if m.headroom else None,
                 "not_started": None if not m.beginning else {"start": m.beginning.start, "at": m.beginning.at},
                 "error": m.error.message if m.error else None,
+                **({"snapshot": m.snapshot.to_json()} if m.snapshot and output is not Format.TABLE else {}),
             }
             for m in measured
         ]
@@ -81,6 +82,8 @@ def lag(
             OUT.clear()
         show_rows(rows, columns, output, empty="no flows", head=look == 0 or OUT.is_terminal)
         for m in measured:
+            if m.snapshot:
+                ERR.print(f"{m.flow}: {m.snapshot.text}", markup=False)
             if m.headroom and m.headroom.low:
                 ERR.print(f"{m.flow}: retention headroom is low: {m.headroom}", style="yellow", markup=False)
         unknown = _tell_unknown(measured)

@@ -74,6 +74,9 @@ def _say(found: Round) -> None:
     for problem in found.problems:
         ERR.print(problem, style="yellow", markup=False)
     if found.number == 1:
+        for figures in found.figures:
+            if figures.snapshot is not None and not figures.snapshot.ended:
+                ERR.print(f"flow {figures.flow}: {figures.snapshot.text}", markup=False)
         ERR.print(f"watching {counted(len(found.figures), 'flow')}, a look took {found.seconds:.1f} s", markup=False)
 
 

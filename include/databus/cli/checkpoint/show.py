@@ -38,6 +38,7 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "last_counts": {table: c.figures for table, c in committed.counts.items()},
             "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
             "paused": str(view.paused) if view.paused else None,
+            **({"snapshot": view.snapshot.text} if view.snapshot else {}),
             "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],
             "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in view.behind.items()},
             "pace": dict(committed.pace) or None,

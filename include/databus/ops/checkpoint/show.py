@@ -10,6 +10,7 @@ from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.plan import Plan
+from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.runtime.context import Services
 
 _NAMED = 5
@@ -26,6 +27,7 @@ class CheckpointView:
         paused: who paused the flow, None while it may run.
         gaps: the flow's named gaps.
         behind: sink that fell behind → its own checkpoint; the flow as a whole stands at the least of all.
+        snapshot: how far an unfinished snapshot has come; None without one.
     """
 
     flow: str
@@ -34,6 +36,7 @@ class CheckpointView:
     paused: Pause | None = None
     gaps: tuple[Gap, ...] = ()
     behind: Mapping[str, Checkpoint] = field(default_factory=dict)
+    snapshot: SnapshotProgress | None = None
 
 
 def show(flow: Flow, services: Services) -> CheckpointView:
@@ -41,6 +44,7 @@ def show(flow: Flow, services: Services) -> CheckpointView:
     store = services.store
     own = {name: store.of_sink(name).load(flow.name) for name in store.sinks_behind(flow.name)}
     behind = {name: checkpoint for name, checkpoint in own.items() if checkpoint is not None}
+    found = store.snapshot(flow.name)
     return CheckpointView(
         flow.name,
         store.load(flow.name),
@@ -48,6 +52,7 @@ def show(flow: Flow, services: Services) -> CheckpointView:
         store.paused(flow.name),
         tuple(store.gaps(flow.name)),
         behind,
+        progress_of(found, services.clock.now()) if found is not None and found.unfinished else None,
     )
 
 

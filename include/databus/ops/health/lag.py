@@ -18,6 +18,7 @@ from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.optional_source import PartitionedSource
 from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import HistoryEntry
+from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.runtime.context import Services
 
 
@@ -55,6 +56,7 @@ class FlowLag:
         eta_s: seconds in which the flow is at the head at the rate of its last batches, None when unknown.
         error: why it could not be measured; then nothing else is known.
         beginning: where a flow that never ran would begin; None for one that ran.
+        snapshot: how far an unfinished snapshot of it has come; None without one.
     """
 
     flow: str
@@ -64,6 +66,7 @@ class FlowLag:
     eta_s: float | None = None
     error: DatabusError | None = None
     beginning: Beginning | None = None
+    snapshot: SnapshotProgress | None = None
 
 
 def measure_each(flows: Iterable[Flow], connections: ConnectionSource) -> list[FlowLag]:
@@ -113,7 +116,9 @@ def measure(flow: Flow, services: Services) -> FlowLag:
             return FlowLag(flow.name, None, None, None, beginning=begins)
         lag = source.lag(offset)
         eta = eta_s(lag.bytes, *_recent(services.store.history(flow.name, _BATCHES + 1)))
-        return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta)
+        found = services.store.snapshot(flow.name)
+        unfinished = None if found is None or not found.unfinished else progress_of(found, services.clock.now())
+        return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta, snapshot=unfinished)
 
 
 def measure_partitions(flow: Flow, services: Services) -> Sequence[PartitionLag]:

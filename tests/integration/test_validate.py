@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull
+from databus import Batching, DropColumns, Flow, Kafka, Mask, MysqlBinlog, NotNull
 from databus.core.errors.checkpoint import CheckpointConflictError, ValidationBehindError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.sink import ValidationRefusedError
@@ -49,13 +49,18 @@ class Compared:
             sinks=(Kafka(conn_id="kafka_east", topic="{route}", **options),),
             batching=Batching(max_wait=timedelta(seconds=0.2)),
         )
-        lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({self.flow.to_json()!r})")
-        (folder / "flow.py").write_text("\n".join(lines))
+        self._file = folder / "flow.py"
+        self.write(self.flow)
         self._commands = Commands(world, folder, monkeypatch)
+
+    def write(self, flow: Flow) -> None:
+        """Write the flow as the command finds it."""
+        lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
+        self._file.write_text("\n".join(lines))
 
     def __call__(self, *options: str) -> tuple[int, Any]:
         """Return exit code and result of the command."""
-        done = self._commands("validate", self.name, "--wait", "30", *options, "--output", "json")
+        done = self._commands("validate", self.name, "--wait", "100", *options, "--output", "json")
         return done.exit_code, json.loads(done.stdout)
 
     def said(self, *options: str) -> str:
@@ -68,14 +73,13 @@ class Compared:
 
     def tamper(self, number: int, value: dict[str, Any] | None) -> None:
         """Write a record behind the flow's back."""
-        producer = Producer({"bootstrap.servers": self.world.sandbox.address("kafka")})
         key = json.dumps({"id": number}, separators=(",", ":"))
         said = None if value is None else json.dumps({"before": None, "after": value, "op": "u"})
-        # murmur2, as the flow's own records: the key stays in its partition
-        owner = Producer({"bootstrap.servers": self.world.sandbox.address("kafka"), "partitioner": "murmur2_random"})
-        owner.produce(f"{self.name}.t", key=key, value=said)
-        assert owner.flush(30) == 0
-        assert producer.flush(1) == 0
+        # Keys stay in their partitions: the flow's records lie as Java's default partitioner has them.
+        servers = self.world.sandbox.address("kafka")
+        producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+        producer.produce(f"{self.name}.t", key=key, value=said)
+        assert producer.flush(30) == 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -200,7 +204,29 @@ def test_a_flow_that_does_not_go_on_is_not_judged(
 def test_a_topic_that_forgets_is_refused_by_name(
     world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared = Compared(world, tmp_path, monkeypatch, topic_config={})
+    forgets = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
+    compared = Compared(world, tmp_path, monkeypatch, topic_config=forgets)
     world.run(compared.flow)
-    with pytest.raises(ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=delete, ret"):
+    with pytest.raises(
+        ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=compact,delete, ret"
+    ):
         compared()
+
+
+def test_rows_that_spark_renders_are_compared_as_it_renders_them(compared: Compared) -> None:
+    from pyspark.sql import SparkSession
+
+    flow, name = compared.flow, f"{compared.name}.t"
+    try:
+        compared.write(flow.model_copy(update={"lane": "spark"}))
+        code, result = compared("--spark", "local[1]")
+        assert (code, result["sinks"][0]["tables"][name]["rows"]) == (0, ROWS)
+        masks = (*flow.transforms, Mask("name", tables=(name,)))
+        compared.write(flow.model_copy(update={"transforms": masks}))
+        code, result = compared("--spark", "local[1]", "--show", "1")
+        assert (code, result["sinks"][0]["tables"][name]["different"]) == (8, ROWS)
+        (shown,) = result["sinks"][0]["differences"]
+        assert (shown["columns"], shown["source"]["name"]) == (["name"], "***")
+    finally:
+        if (session := SparkSession.getActiveSession()) is not None:
+            session.stop()

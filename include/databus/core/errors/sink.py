@@ -115,6 +115,6 @@ class RecordRejectedError(SinkError):
 
 
 class ValidationRefusedError(SinkError):
-    """What a sink holds cannot be compared with the source's tables."""
+    """Outputs of a sink do not keep state that could be compared with the source's tables."""
 
     code = "validation_refused"

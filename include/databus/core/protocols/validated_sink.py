@@ -28,7 +28,7 @@ def held_schema() -> pa.Schema:
     return pa.schema([(name, getattr(pa, kind)()) for name, kind in ROWS_HELD.items()])
 
 
-class HeldState(Protocol):
+class SinkState(Protocol):
     """State of some outputs of a sink, open for reading; used by one thread."""
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -72,7 +72,7 @@ class ValidatedSink(Sink, Protocol):
         """
         ...
 
-    def held(self, outputs: Sequence[str]) -> HeldState:
+    def held(self, outputs: Sequence[str]) -> SinkState:
         """Open the state of outputs; those that are not there hold nothing.
 
         Raises:

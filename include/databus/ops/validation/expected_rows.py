@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from databus.core.events import RowState
 from databus.core.flow_specs import SinkSpec
@@ -70,7 +71,7 @@ class FlowPath:
             return
         lane = self._direct if is_direct(self._session.flow, planned) else self._by_spark
         for encoded, held in lane(planned):
-            tables = pa.compute.binary_join_element_wise(encoded["database"], encoded["table"], ".")
+            tables = pc.binary_join_element_wise(encoded["database"], encoded["table"], ".")
             yield ExpectedRows(self._sink.expected(encoded), tables, held)
 
     def _direct(self, planned: SourcePlan) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
@@ -84,9 +85,9 @@ class FlowPath:
                 for number in np.unique(np.asarray(read_rows["schema_id"])).tolist():
                     if not takes(self._spec, routes[number]):
                         continue
-                    mine = pa.compute.and_(
-                        pa.compute.equal(read_rows["schema_id"], number),
-                        pa.compute.is_in(read_rows["op"], accepted),
+                    mine = pc.and_(
+                        pc.equal(read_rows["schema_id"], number),
+                        pc.is_in(read_rows["op"], accepted),
                     )
                     rows = read_rows.filter(mine)
                     if not rows.num_rows:

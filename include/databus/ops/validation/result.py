@@ -36,13 +36,13 @@ class Difference:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the columns that differ where both sides have the row."""
         mine, theirs = _shown(self.source), _shown(self.sink)
-        columns: dict[str, Any] = {}
+        columns: list[str] = []
         if isinstance(mine, dict) and isinstance(theirs, dict):
             names = sorted(mine.keys() | theirs.keys())
-            columns = {"columns": [n for n in names if (n in mine, mine.get(n)) != (n in theirs, theirs.get(n))]}
+            columns = [n for n in names if (n in mine, mine.get(n)) != (n in theirs, theirs.get(n))]
         key = self.key.decode(errors="replace")
         facts = {"kind": self.kind, "table": self.table, "output": self.output, "key": key}
-        return {**facts, **columns, "source": mine, "sink": theirs}
+        return {**facts, "columns": columns, "source": mine, "sink": theirs}
 
 
 def _shown(content: bytes | None) -> Any:

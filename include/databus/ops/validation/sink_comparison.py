@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.flow import Flow
-from databus.core.protocols.validated_sink import HeldState, ValidatedSink, held_schema
+from databus.core.protocols.validated_sink import SinkState, ValidatedSink, held_schema
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
 from databus.ops.validation.key_conditions import MOST_KEYS
@@ -42,7 +42,7 @@ _THERE = pa.schema([("output", pa.string()), ("key", pa.binary()), ("version", p
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRow:
     """Row that the sink should hold.
 
     Attributes:
@@ -114,7 +114,7 @@ class ComparedSink:
             self._rounds(state, before, conditions)
         return self._result()
 
-    def _scanned(self, state: HeldState, spool: RowSpool) -> JoinedRows:
+    def _scanned(self, state: SinkState, spool: RowSpool) -> JoinedRows:
         hashes = RowHashes()
         for rows in state.rows():
             hashes.append(rows)
@@ -139,7 +139,7 @@ class ComparedSink:
         return hashes.joined()
 
     def _differing(
-        self, expected: JoinedRows, held: JoinedRows, spools: tuple[RowSpool, RowSpool], state: HeldState
+        self, expected: JoinedRows, held: JoinedRows, spools: tuple[RowSpool, RowSpool], state: SinkState
     ) -> None:
         """Look at the keys whose hashes differ."""
         seen = differing(expected, held)
@@ -149,12 +149,12 @@ class ComparedSink:
                 "replaces the other there"
             )
         before: dict[Key, str | None] = {}
-        wanted: dict[Key, Wanted] = {}
+        wanted: dict[Key, WantedRow] = {}
         for rows in spools[0].taken(seen.expected[:MOST_LOOKED]):
             for key, content, table in zip(
                 keys_of(rows), rows["content"].to_pylist(), rows["table"].to_pylist(), strict=True
             ):
-                wanted[key], before[key] = Wanted(content, table), None
+                wanted[key], before[key] = WantedRow(content, table), None
         self.beyond = len(seen.expected) - len(wanted)
         # One that is left out of what is expected is no extra one: they are not told apart then.
         left_out, extra = self.beyond > 0, 0
@@ -172,10 +172,10 @@ class ComparedSink:
 
     def _rounds(
         self,
-        state: HeldState,
+        state: SinkState,
         before: dict[Key, str | None],
         conditions: Mapping[str, str] | None,
-        wanted: Mapping[Key, Wanted] | None = None,
+        wanted: Mapping[Key, WantedRow] | None = None,
     ) -> None:
         """Judge keys, those that move again and again in further rounds.
 
@@ -199,7 +199,7 @@ class ComparedSink:
     def _judged(
         self,
         before: Mapping[Key, str | None],
-        wanted: Mapping[Key, Wanted],
+        wanted: Mapping[Key, WantedRow],
         now: Mapping[Key, tuple[bytes | None, str | None]],
         *,
         first: bool,
@@ -224,7 +224,7 @@ class ComparedSink:
             self.found.append(Difference(kind, table, *key, source, content))  # type: ignore[arg-type] # one of Kind
         return again
 
-    def _read(self, keys: Iterable[Key], conditions: Mapping[str, str] | None, *, counts: bool) -> dict[Key, Wanted]:
+    def _read(self, keys: Iterable[Key], conditions: Mapping[str, str] | None, *, counts: bool) -> dict[Key, WantedRow]:
         """Read rows anew, and wait until the sink has all that was there then; return those of the keys.
 
         Where `conditions` say what to read, all rows that are read.
@@ -241,13 +241,13 @@ class ComparedSink:
         if self.reads.end is not None:
             self.wait.reached(self.reads.end)
 
-    def _rows(self, parts: Iterable[ExpectedRows]) -> Iterable[tuple[Key, Wanted]]:
+    def _rows(self, parts: Iterable[ExpectedRows]) -> Iterable[tuple[Key, WantedRow]]:
         for part in parts:
             keyed = part if not part.rows["key"].null_count else _filtered(part, pc.is_valid(part.rows["key"]))
             contents, tables = keyed.rows["content"].to_pylist(), keyed.tables.to_pylist()
             held = keyed.held.tolist()
             for key, content, table, is_held in zip(keys_of(keyed.rows), contents, tables, held, strict=True):
-                yield key, Wanted(content, table, is_held)
+                yield key, WantedRow(content, table, is_held)
 
     def _counted(self, part: ExpectedRows) -> ExpectedRows:
         keyed = self._keyed(part)
@@ -267,7 +267,7 @@ class ComparedSink:
         for table, held, rows in _table_counts(part):
             self.figures[table]["held_back" if held else "rows"] += rows
 
-    def _looked(self, state: HeldState, keys: Iterable[Key]) -> dict[Key, tuple[bytes | None, str | None]]:
+    def _looked(self, state: SinkState, keys: Iterable[Key]) -> dict[Key, tuple[bytes | None, str | None]]:
         asked = sorted(keys)
         if not asked:
             return {}

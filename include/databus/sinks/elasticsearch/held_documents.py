@@ -57,7 +57,7 @@ def expected(spec: Elasticsearch, flow: str, encoded: pa.RecordBatch) -> pa.Reco
 
 @dataclass
 class HeldDocuments:
-    """Documents of some indices; see `HeldState`.
+    """Documents of some indices; see `SinkState`.
 
     Attributes:
         connection: the resolved connection.
@@ -92,13 +92,13 @@ class HeldDocuments:
                 self._refuse(index, {f"mode: {said['mode']}": ""} if said.get("mode", "stored") != "stored" else {})
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """See `HeldState.rows`."""
+        """See `SinkState.rows`."""
         for index in self.indices:
             if self._asked(index, "_refresh", "", "refresh") is not None:
                 yield from self._pages(index)
 
     def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """See `HeldState.look`; read in real time."""
+        """See `SinkState.look`; read in real time."""
         wanted = list(zip(keys["output"].to_pylist(), keys["key"].to_pylist(), strict=True))
         of_index: dict[str, dict[str, None]] = {}
         for index, key in wanted:
@@ -111,7 +111,7 @@ class HeldDocuments:
         return self._held([(index, key, found.get((index, key))) for index, key in wanted])
 
     def close(self) -> None:
-        """See `HeldState.close`."""
+        """See `SinkState.close`."""
         self._nodes.close()
 
     def _pages(self, index: str) -> Iterator[pa.RecordBatch]:

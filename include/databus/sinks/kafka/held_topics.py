@@ -45,7 +45,7 @@ class HeldTopics:
         self._watched: dict[Key, tuple[bytes | None, str | None]] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all keys up to the end that the topics have now; see `HeldState.rows`."""
+        """Yield the records of all keys up to the end that the topics have now; see `SinkState.rows`."""
         for messages in self._read(dict.fromkeys(self._places, OFFSET_BEGINNING)):
             yield batch_of(
                 [
@@ -78,7 +78,13 @@ class HeldTopics:
             self._consumer = None
 
     def _read(self, start: Mapping[Place, int]) -> Iterator[list[Any]]:
-        """Yield messages from some places on up to the ends that all transactions open now have left behind."""
+        """Yield messages from some places on up to the ends as of now, once no transaction is open before these.
+
+        A commit is answered before its records can be read: a reader that stopped where it can read would miss them.
+
+        Raises:
+            SinkUnavailableError: a transaction stays open, or nobody answers.
+        """
         consumer = self._opened()
         ends = self._ends(list(start))
         left = {place for place, (low, high) in ends.items() if high > max(low, start[place])}
@@ -92,44 +98,28 @@ class HeldTopics:
                 if (error := message.error()) is not None:
                     if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name for it
                         raise sink_error(self._settings, f"read {place[0]}[{place[1]}]", error, self._seen)
-                    left.discard(place)
-                elif message.offset() < ends[place][1]:
-                    messages.append(message)
-                    if message.offset() + 1 >= ends[place][1]:
-                        left.discard(place)
+                    passed = message.offset()
                 else:
+                    passed, heard = message.offset() + 1, time.monotonic()
+                    if passed <= ends[place][1]:
+                        messages.append(message)
+                if passed >= ends[place][1]:
                     left.discard(place)
-                heard = time.monotonic()
             if messages:
                 yield messages
             if left and time.monotonic() - heard > self._settings.timeout_s:
+                topics = ", ".join(sorted({topic for topic, _ in left}))
                 raise SinkUnavailableError(
-                    f"{self._settings.conn_id} ({self._settings.servers}): no record of "
-                    f"{', '.join(sorted({topic for topic, _ in left}))} came for {self._settings.timeout_s:.0f} s"
+                    f"{self._settings.conn_id} ({self._settings.servers}): the end of {topics} cannot be read for "
+                    f"{self._settings.timeout_s:.0f} s",
+                    hint="A transaction of the flow or of another writer is open there: try again behind it.",
                 )
         self._next.update({place: high for place, (_, high) in ends.items()})
 
     def _ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """Return the first offset of partitions, and their ends as of now, once no transaction is open before these.
-
-        A commit is answered before its records can be read: a reader that looked at once would miss them.
-
-        Raises:
-            SinkUnavailableError: a transaction stays open, or nobody answers.
-        """
+        """Return the first offset of partitions, and their ends as of now, records of open transactions included."""
         with closing(self._settings.consumer(self._config("read_uncommitted"), self._seen)) as other:
-            ends = {place: self._watermarks(other, place) for place in places}
-        consumer, deadline = self._opened(), time.monotonic() + self._settings.timeout_s
-        for place, (_, high) in ends.items():
-            while self._watermarks(consumer, place)[1] < high:
-                if time.monotonic() > deadline:
-                    raise SinkUnavailableError(
-                        f"{self._settings.conn_id} ({self._settings.servers}): a transaction keeps {place[0]}"
-                        f"[{place[1]}] closed for more than {self._settings.timeout_s:.0f} s",
-                        hint="A batch of the flow, or another writer, is in its midst: try again behind it.",
-                    )
-                time.sleep(0.05)
-        return ends
+            return {place: self._watermarks(other, place) for place in places}
 
     def _watermarks(self, consumer: Consumer, place: Place) -> tuple[int, int]:
         try:

@@ -43,7 +43,7 @@ from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from databus.core.protocols.validated_sink import HeldState
+    from databus.core.protocols.validated_sink import SinkState
 
 _MARKER_PARTITIONS = 16
 
@@ -286,7 +286,7 @@ class KafkaSink:
 
         return expected_of(encoded, self.spec.envelope)
 
-    def held(self, outputs: Sequence[str]) -> HeldState:
+    def held(self, outputs: Sequence[str]) -> SinkState:
         """Open the state of topics, which must keep the last record of each key; see `ValidatedSink`."""
         from databus.sinks.kafka.held_rows import require_state
         from databus.sinks.kafka.held_topics import HeldTopics

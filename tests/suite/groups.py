@@ -52,8 +52,15 @@ TOGETHER = (
         "tests/integration/test_sink_search_truncate.py",
         "tests/integration/test_search_conflicts.py",
     ),
+    (
+        "tests/integration/test_failover_path.py",
+        "tests/integration/test_failover.py",
+        "tests/integration/test_backfill_failover.py",
+        "tests/integration/test_snapshot_failover.py",
+        "tests/integration/test_snapshot_options.py",
+    ),
 )
-"""Files whose tests share servers that few others ask for: those with TLS and logins, a registry, Elasticsearch."""
+"""Files whose tests share servers that few others ask for: TLS and logins, a registry, Elasticsearch, replicas."""
 
 ROOM_GIB = 4.0
 """Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""

@@ -65,7 +65,9 @@ def first_words(flow: Flow, services: Services) -> str:
         return f"`databus snapshot begin {flow.name}` reads its tables."
     if flow.source.begins_with_snapshot():
         return "its first run begins with the rows that its tables hold."
-    return "let it run once, and begin one then; or leave `start` and `snapshot` out of its source: it begins with rows."
+    return (
+        "let it run once, and begin one then; or leave `start` and `snapshot` out of its source: it begins with rows."
+    )
 
 
 def _may_begin(flow: Flow, services: Services, last: Snapshot | None) -> None:

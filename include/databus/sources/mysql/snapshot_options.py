@@ -86,7 +86,7 @@ class SnapshotOptions(Spec):
 
     @property
     def bounded(self) -> bool:
-        """Whether time or the server's load decide how much is read: then nothing is read before it is asked for."""
+        """Bounds by time or load are set, so that nothing may be read before it is asked for."""
         return not self.stored().keys() <= {"where", "first", "chunk_rows", "threads"}
 
     def conditions(self, given: Mapping[str, str]) -> dict[str, str]:

@@ -207,9 +207,7 @@ def test_a_topic_that_forgets_is_refused_by_name(
     forgets = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
     compared = Compared(world, tmp_path, monkeypatch, topic_config=forgets)
     world.run(compared.flow)
-    with pytest.raises(
-        ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=compact,delete, ret"
-    ):
+    with pytest.raises(ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=compact,del"):
         compared()
 
 

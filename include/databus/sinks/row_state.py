@@ -14,6 +14,8 @@ _MOST_DIGITS = 400
 NUMBER_MARK = "\u0000number "
 """Stands before a number that is not whole, which is a text in the canonical form: no row's own text begins so."""
 
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
 
 def parsed(text: bytes | str) -> Any:
     """Return a JSON text with all digits of its numbers.
@@ -22,6 +24,15 @@ def parsed(text: bytes | str) -> Any:
         ValueError: it is no JSON.
     """
     return json.loads(text, parse_float=Decimal)
+
+
+def parsed_at(text: str, start: int) -> Any:
+    """Return the JSON value that begins at a character of a text; what follows it is not looked at.
+
+    Raises:
+        ValueError: none begins there.
+    """
+    return _DECODER.raw_decode(text, start)[0]
 
 
 def canonical(row: Mapping[str, Any]) -> bytes:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from databus.core.errors.sink import ValidationRefusedError
 from databus.core.protocols.validated_sink import held_schema
 from databus.sinks.envelope import ROW_FIELDS
-from databus.sinks.row_state import canonical, parsed
+from databus.sinks.row_state import canonical, parsed, parsed_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_INSERTED = b'{"before":null,"after":'
+"""Beginning of an envelope without an image from before."""
 
 
 def state_of(value: bytes | None, envelope: str) -> bytes | None:
@@ -26,10 +29,11 @@ def state_of(value: bytes | None, envelope: str) -> bytes | None:
     if value is None:
         return None
     try:
-        found = parsed(value)
         if envelope == "debezium":
-            after = found["after"]
+            new = value.startswith(_INSERTED)  # only its row is parsed
+            after = parsed_at(value.decode(), len(_INSERTED)) if new else parsed(value)["after"]
             return None if after is None else canonical(after)
+        found = parsed(value)
         deleted = found["__deleted"]
     except (ValueError, KeyError, TypeError):
         return value

@@ -59,7 +59,7 @@ def test_the_page_brings_rows_then_changes(
     world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = f"first_{os.getpid()}"
-    page = Page({"shop": own, "first": own, "MYSQL_SHOP": own.upper(), "mysql_shop": own, "choose-one": own})
+    page = Page({"shop": own, "first": own, "mysql_shop": own, "choose-one": own})
     host, port = world.sandbox.address("mysql").split(":")
     with world.sql() as connection, connection.cursor() as cursor:
         (grants,) = page.blocks("sql")
@@ -77,7 +77,7 @@ def test_the_page_brings_rows_then_changes(
     assert dag.strip() == f"flow_dag({own}, every=timedelta(minutes=1))"
     (dags / "first.py").write_text(flow.replace("from databus.airflow import flow_dag\n", ""))
     commands = Commands(world, dags, monkeypatch)
-    monkeypatch.setattr(engine, "connect_session", lambda *_: OneProcess())
+    monkeypatch.setattr(engine, "classic_session", lambda *_: OneProcess())
     login = {"conn_type": "mysql", "host": host, "port": int(port), "login": own, "password": own}
     monkeypatch.setenv(f"AIRFLOW_CONN_{own.upper()}", json.dumps(login))
 

@@ -62,6 +62,8 @@ def test_a_peer_may_repeat_rows_and_not_lose_one() -> None:
     require_each_row(again, once=False)
     with pytest.raises(ReconciliationError, match="of 999 of them"):
         require_each_row(replace(again, arrived=replace(again.arrived, keys=999)), once=False)
+    with pytest.raises(ReconciliationError, match="and 1 of others"):
+        require_each_row(replace(again, arrived=replace(again.arrived, strays=1)), once=False)
 
 
 def test_records_are_counted_by_their_key() -> None:

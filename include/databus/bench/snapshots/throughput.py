@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -128,7 +129,8 @@ class _SnapshotBench:
         cost = self._cost()
         with peaks(self._pythons) as peak:
             moved = self.paths.timed(flow, snapshot=True)
-        details = {"batches": moved.batches, "stages_ms": moved.stages_ms, "peaks_mb": dict(peak)}
+        driver = peak[str(os.getpid())]
+        details = {"batches": moved.batches, "stages_ms": moved.stages_ms, "driver_peak_mb": driver, "peaks_mb": peak}
         measures = (moved.seconds, moved.cpu_seconds, max(peak.values()), cost())
         return self._counted("our snapshot", name, self._rows(table), measures, details, strict=True)
 

@@ -171,7 +171,7 @@ def test_rows_held_back_are_not_expected(compared: Compared) -> None:
     assert [figures[n] for n in ("rows", "held_back", "missing", "extra", "different")] == [ROWS - 1, 2, 0, 0, 0]
 
 
-def test_tables_are_chosen_and_those_without_a_key_left(compared: Compared) -> None:
+def test_tables_are_chosen_and_bad_names_refused(compared: Compared) -> None:
     compared.table.run(
         f"CREATE TABLE {compared.name}.other (k VARCHAR(20), n INT, x DECIMAL(20,4), PRIMARY KEY (k, n))",
         f"INSERT INTO {compared.name}.other VALUES ('a''b', 1, 1.5), ('ü', 2, 12345678901234.5678)",

@@ -20,6 +20,7 @@ from databus.core.errors.sink import ValidationRefusedError
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
+from tests.integration.test_cli import Cli
 from tests.integration.test_snapshot_flow import Table
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -170,7 +171,7 @@ def test_rows_held_back_are_not_expected(compared: Compared) -> None:
     assert [figures[n] for n in ("rows", "held_back", "missing", "extra", "different")] == [ROWS - 1, 2, 0, 0, 0]
 
 
-def test_tables_are_chosen_and_those_without_a_key_left(compared: Compared) -> None:
+def test_tables_are_chosen_and_bad_names_refused(compared: Compared) -> None:
     compared.table.run(
         f"CREATE TABLE {compared.name}.other (k VARCHAR(20), n INT, x DECIMAL(20,4), PRIMARY KEY (k, n))",
         f"INSERT INTO {compared.name}.other VALUES ('a''b', 1, 1.5), ('ü', 2, 12345678901234.5678)",
@@ -211,20 +212,15 @@ def test_a_topic_that_forgets_is_refused_by_name(
         compared()
 
 
-def test_rows_that_spark_renders_are_compared_as_it_renders_them(compared: Compared) -> None:
-    from pyspark.sql import SparkSession
-
+def test_rows_that_spark_renders_are_compared_as_it_renders_them(compared: Compared, tmp_path: Path) -> None:
     flow, name = compared.flow, f"{compared.name}.t"
-    try:
-        compared.write(flow.model_copy(update={"lane": "spark"}))
-        code, result = compared("--spark", "local[1]")
-        assert (code, result["sinks"][0]["tables"][name]["rows"]) == (0, ROWS)
-        masks = (*flow.transforms, Mask("name", tables=(name,)))
-        compared.write(flow.model_copy(update={"transforms": masks}))
-        code, result = compared("--spark", "local[1]", "--show", "1")
-        assert (code, result["sinks"][0]["tables"][name]["different"]) == (8, ROWS)
-        (shown,) = result["sinks"][0]["differences"]
-        assert (shown["columns"], shown["source"]["name"]) == (["name"], "***")
-    finally:
-        if (session := SparkSession.getActiveSession()) is not None:
-            session.stop()
+    cli, spark = Cli(compared.world, tmp_path), ("--spark", "local[1]", "--show", "1")
+    compared.write(flow.model_copy(update={"lane": "spark"}))
+    result = cli.json("validate", compared.name, *spark)
+    assert result["sinks"][0]["tables"][name]["rows"] == ROWS
+    masks = (*flow.transforms, Mask("name", tables=(name,)))
+    compared.write(flow.model_copy(update={"transforms": masks}))
+    result = cli.json("validate", compared.name, *spark, code=8)
+    assert result["sinks"][0]["tables"][name]["different"] == ROWS
+    (shown,) = result["sinks"][0]["differences"]
+    assert (shown["columns"], shown["source"]["name"]) == (["name"], "***")

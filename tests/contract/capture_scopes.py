@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import CheckpointConflictError, StaleEpochError
-from databus.core.state.capture_scope import CaptureScope
-from databus.core.state.snapshot import Snapshot, TableProgress
+from databus.core.state.snapshot import CaptureScope, Snapshot, TableProgress
 from tests.contract.amendments import commit
 from tests.contract.snapshots import FIRST, FLOW, NOON, bring, chunk_further, everything, plan_with
 

@@ -19,8 +19,7 @@ from pydantic import SecretStr
 from databus import Flow, SnapshotOptions
 from databus.binlog.log.capture import TableCapture
 from databus.core.errors.source import SnapshotRefusedError
-from databus.core.state.capture_scope import CaptureScope
-from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot import CaptureScope, Snapshot
 from databus.core.state.snapshot_progress import progress_of
 from databus.demo.consumers import topic_records
 from databus.ops.services import open_services

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
     from databus.core.protocols.source import Source
     from databus.core.protocols.splits import Changes
-    from databus.core.state.capture_scope import CaptureScope
     from databus.core.state.plan import SinkPlan, SourcePlan
+    from databus.core.state.snapshot import CaptureScope
     from databus.core.tables.schemas import TableSchema
     from databus.core.tables.wanted import ColumnsWanted
     from databus.core.trace import TraceableSink

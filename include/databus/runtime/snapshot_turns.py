@@ -11,11 +11,10 @@ from databus.core.batching import Batching
 from databus.core.positions.offsets import Offset
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.source import Source
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
-from databus.core.state.snapshot import BEGINS_WITH_ROWS, PlannedChunks, Snapshot
+from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, PlannedChunks, Snapshot
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.runtime.snapshot_rate import SnapshotRate
 

@@ -8,9 +8,8 @@ from databus.checkpoints.rules import snapshots as changes
 from databus.checkpoints.rules.mending import check_mends
 from databus.checkpoints.rules.plans import check_epoch
 from databus.core.state.amendments import Pause
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint_store import Lease
-from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot import CaptureScope, Snapshot
 from databus.testing.memory_flows import MemoryFlows
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from databus.core.positions.offsets import SequenceOffset
-from databus.core.state.capture_scope import CaptureScope
-from databus.core.state.snapshot import TableProgress
+from databus.core.state.snapshot import CaptureScope, TableProgress
 from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_chunks_of_given_up_plans import Snapped, SnapshotOfMock

@@ -23,7 +23,6 @@ from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.checkpoint_store import (
     Amendments,
@@ -36,7 +35,7 @@ from databus.core.state.checkpoint_store import (
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, SlotMark
-from databus.core.state.snapshot import PlannedChunks, Snapshot, TableProgress
+from databus.core.state.snapshot import CaptureScope, PlannedChunks, Snapshot, TableProgress
 from databus.runtime.drain import Drain
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 from databus.runtime.zookeeper_loss import retrying_store

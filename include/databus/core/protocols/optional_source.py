@@ -10,9 +10,8 @@ from databus.core.findings import Finding
 from databus.core.positions.lag import PartitionLag
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.protocols.source import Source
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
-from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.state.snapshot import CaptureScope, ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
 
 

@@ -9,11 +9,10 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
-from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot import CaptureScope, Snapshot
 
 
 class Lease(Protocol):

@@ -1,4 +1,4 @@
-"""Snapshot of a flow's tables: how far each has been read, and the chunks that a batch takes along."""
+"""Snapshot of a flow's tables: how far each has been read, chunks that a batch takes along, what the flow captures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ two leaves it to the next one, and a flow that an older databus began, or anothe
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
 SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends")
+CAPTURE_SCOPE = Form("capture scope", "tables exclude_tables")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
 
 
@@ -202,3 +203,37 @@ class PlannedChunks:
         """Read what `to_json` wrote."""
         values = PLANNED_CHUNKS.read(data)
         return cls(Snapshot.from_json(values["snapshot"]), tuple(map(ChunkFile.from_json, values["files"])))
+
+
+@dataclass(frozen=True)
+class CaptureScope:
+    """Capture scope: names and patterns of tables, as the flow's source writes them.
+
+    A table that is created later under a pattern that was there already needs no snapshot: the log has all its rows.
+    One that only a changed pattern means had rows before that nobody read.
+
+    Attributes:
+        tables: what is captured.
+        exclude_tables: what is left out of it.
+    """
+
+    tables: tuple[str, ...]
+    exclude_tables: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return CAPTURE_SCOPE.write({"tables": list(self.tables), "exclude_tables": list(self.exclude_tables)})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CaptureScope:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version, or not a scope.
+        """
+        values = CAPTURE_SCOPE.read(data)
+        return cls(tuple(values["tables"]), tuple(values["exclude_tables"]))
+
+    def __str__(self) -> str:
+        without = f" without {', '.join(self.exclude_tables)}" if self.exclude_tables else ""
+        return ", ".join(self.tables) + without

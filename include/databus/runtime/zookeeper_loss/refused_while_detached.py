@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
-from databus.core.state.snapshot import Snapshot
+from databus.core.state.snapshot import CaptureScope, Snapshot
 from databus.runtime.zookeeper_loss.retrying_store import RetryingStore
 
 

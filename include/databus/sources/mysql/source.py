@@ -22,9 +22,8 @@ from databus.core.protocols.optional_source import Turns
 from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
-from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.state.snapshot import CaptureScope, ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
 from databus.sources.mysql.boundaries import boundary_at
 from databus.sources.mysql.dump.range_dumper import RangeDumper

@@ -15,7 +15,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
-from databus.core.state.capture_scope import CaptureScope
+from databus.core.state.snapshot import CaptureScope
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.address import LARGE_VALUE_OVER_BYTES, MOST_BYTES

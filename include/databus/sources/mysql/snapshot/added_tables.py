@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from databus.binlog.log.capture import TableCapture
 from databus.core.errors.source import SnapshotRefusedError
 from databus.core.findings import Level
-from databus.core.state.capture_scope import CaptureScope
-from databus.core.state.snapshot import TableProgress
+from databus.core.state.snapshot import CaptureScope, TableProgress
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.snapshot_preflight import ACCESS, snapshot_findings
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader

@@ -19,9 +19,8 @@ from databus.core.errors.source import (
     SourceError,
 )
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
-from databus.core.state.capture_scope import CaptureScope
 from databus.core.state.plan import SourcePlan
-from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
+from databus.core.state.snapshot import CaptureScope, ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.core.trace import log_prefix
 from databus.sources.mysql.dump.range_dumper import RangeDumper
@@ -136,6 +135,7 @@ class ChunkPlanner:
         self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
         """Read the next chunks without the log that goes with them; see `ComparableSource.read_chunks`."""
+        self._ahead.drop()  # the reader is one thread's at a time
         store = self._log.stores.chunks(self._log.server.identity)
         chunks, after = self._reader.read(covers, snapshot, limit, store)
         files = [chunk.file for chunk in chunks]

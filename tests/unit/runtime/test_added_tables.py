@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from databus.core.positions.offsets import SequenceOffset
-from databus.core.state.snapshot import CaptureScope, TableProgress
+from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, TableProgress
 from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_chunks_of_given_up_plans import Snapped, SnapshotOfMock
@@ -36,7 +36,7 @@ class Tables(SnapshotOfMock):
 def store() -> Iterator[MemoryCheckpoints]:
     with_flow = MemoryCheckpoints()
     lease = with_flow.claim(FLOW, "run-0", wait_s=0)
-    with_flow.start(FLOW, lease, SequenceOffset(0), "run-0")
+    with_flow.start(FLOW, lease, SequenceOffset(0), "run-0", BEGINS_WITH_ROWS)
     lease.release()
     yield with_flow
     with_flow.close()

@@ -109,6 +109,24 @@ def test_a_run_that_is_killed_before_it_leaves_it_to_the_next_one() -> None:
     assert begun.cause == "initial"
 
 
+def test_a_run_that_loses_zookeeper_before_it_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would move without would be the flow's first batch, and the rows be taken for read."""
+    flow = NewFlow(start="earliest")
+    TablesOfMock.away = True
+    with pytest.raises(CheckpointUnavailableError):
+        flow.run(max_seconds=20.0)
+    TablesOfMock.away = False
+    with monkeypatch.context() as lost:
+        lost.setattr("databus.runtime.window.is_detached", lambda _session: True)
+        with pytest.raises(CheckpointUnavailableError, match="cannot begin with the rows"):
+            flow.run(max_seconds=20.0)
+    assert BROKERS["a"].held == []
+    flow.run(max_seconds=20.0)
+    begun = flow.begun()
+    assert begun is not None
+    assert (begun.cause, of_chunk("a")) == ("initial", CHUNK)
+
+
 def test_a_flow_that_began_without_it_gets_none_by_another_definition() -> None:
     """As an upgrade makes one of every flow without `start`, also of those that have moved nothing yet."""
     flow = NewFlow(Streaming)

@@ -74,9 +74,9 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
     request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait)
     with opened(flow, shown.dags, records=False) as (spec, services):
         result = compare(spec, services, identity, request, lambda: spark_session(spark))
+        _show(result, most, shown.output)  # a repair may fail, and the comparison took long
         wanted = repair_of(result) if repair else None
         begun = send_again(spec, services, wanted, said, wait) if wanted is not None and said is not None else []
-    _show(result, most, shown.output)
     if wanted is not None:
         for line in [*wanted.lines(), *(f"snapshot {each.number} of the repair begins" for each in begun)]:
             ERR.print(line, markup=False, soft_wrap=True)

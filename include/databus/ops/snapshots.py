@@ -16,7 +16,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot
 from databus.ops.checkpoint.amend import Attribution
-from databus.ops.checkpoint.repair import tables_of
+from databus.ops.checkpoint.repair import all_rows, tables_of
 from databus.ops.quarantine.show import held_rows
 from databus.runtime.context import Services
 
@@ -61,7 +61,8 @@ def proposed(
         )
     wanted = [found[name] for name in dict.fromkeys(tables) or found]
     number, cause = 1 if last is None else last.number + 1, "repair" if mends else "request"
-    made = Snapshot(number, cause, services.clock.now(), tuple(wanted), mends=tuple(sorted(set(mends))))
+    read = all_rows(wanted) if mends else tuple(wanted)
+    made = Snapshot(number, cause, services.clock.now(), read, mends=tuple(sorted(set(mends))))
     if mends:
         standing = require_started(flow.name, services.store.load(flow.name))
         check_mends(flow.name, made, services.store.gaps(flow.name), standing.offset)

@@ -188,7 +188,8 @@ def _proposed(
         planned = turns.plan(session.store, session.source, after, limit, session.clock.now())
         if planned is not None:
             return planned
-    if takes_chunks and turns is not None and not beside and turns.over:
+    catches_up = session.replays or session.passed is not None
+    if takes_chunks and turns is not None and not catches_up and turns.over:
         return None, None
     proposed = session.source.plan(after, limit)
     if proposed is None and given_up is not None and given_up.range.empty:  # of chunks alone: a later batch reads them

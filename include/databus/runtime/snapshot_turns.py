@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from databus.core.batching import Batching
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.offsets import Offset
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.source import Source
@@ -87,6 +88,19 @@ class SnapshotTurns:
             rows = sum(table.estimate or 0 for table in tables)
             text = "flow %s: snapshot %d reads %d tables (%s), about %d rows"
             log.info(text, self.flow, self._known.number, len(tables), why, rows)
+
+    def require_begun(self, checkpoint: Checkpoint) -> None:
+        """Let no flow move its first rows while it is not known whether the snapshot that goes before them has begun.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away, and the flow may be to begin with the rows of its tables.
+        """
+        if self.initial and self._known is None and not checkpoint.batch:
+            raise CheckpointUnavailableError(
+                f"flow {self.flow} has moved nothing yet, and without ZooKeeper it cannot begin with the rows of its "
+                "tables",
+                hint="The next run begins with them, once ZooKeeper is there.",
+            )
 
     def plan(
         self, store: CheckpointStore, source: Source, after: Offset, limit: Batching, now: datetime

@@ -88,7 +88,9 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     checkpoint = take_over(ClaimedFlow.of(session, lease)) or _start(session, lease)
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
-    if session.snapshots is not None and not is_detached(session):
+    if session.snapshots is not None and is_detached(session):
+        session.snapshots.require_begun(checkpoint)
+    elif session.snapshots is not None:
         session.snapshots.begin(
             session.store, lease, session.source, checkpoint, session.identity.run_id, session.clock.now()
         )

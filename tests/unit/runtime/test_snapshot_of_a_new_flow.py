@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,8 +65,8 @@ class RowsAlone(Beginning):
 class NewFlow(Installation):
     """A flow that has not begun, whose source stands idle behind all its rows."""
 
-    def __init__(self, source: type[Beginning] = Beginning, start: str = "latest") -> None:
-        super().__init__("a")
+    def __init__(self, source: type[Beginning] = Beginning, start: str = "latest", sinks: str = "a") -> None:
+        super().__init__(*sinks)
         self.written(source, start)
 
     def written(self, source: type[Beginning], start: str = "latest") -> None:
@@ -108,6 +109,24 @@ def test_a_run_that_is_killed_before_it_leaves_it_to_the_next_one() -> None:
     assert begun.cause == "initial"
 
 
+def test_a_run_that_loses_zookeeper_before_it_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would move without would be the flow's first batch, and the rows be taken for read."""
+    flow = NewFlow(start="earliest")
+    TablesOfMock.away = True
+    with pytest.raises(CheckpointUnavailableError):
+        flow.run(max_seconds=20.0)
+    TablesOfMock.away = False
+    with monkeypatch.context() as lost:
+        lost.setattr("databus.runtime.window.is_detached", lambda _session: True)
+        with pytest.raises(CheckpointUnavailableError, match="cannot begin with the rows"):
+            flow.run(max_seconds=20.0)
+    assert BROKERS["a"].held == []
+    flow.run(max_seconds=20.0)
+    begun = flow.begun()
+    assert begun is not None
+    assert (begun.cause, of_chunk("a")) == ("initial", CHUNK)
+
+
 def test_a_flow_that_began_without_it_gets_none_by_another_definition() -> None:
     """As an upgrade makes one of every flow without `start`, also of those that have moved nothing yet."""
     flow = NewFlow(Streaming)
@@ -143,6 +162,21 @@ def test_only_ends_behind_the_rows_and_says_so(caplog: pytest.LogCaptureFixture)
     assert flow.run(until_caught_up=False, max_seconds=60.0).batches == 0  # a window that waits for changes ends too
     assert time.monotonic() - began < 30
     assert flow.store.load("shop") == standing
+
+
+def test_only_moves_nothing_more_while_a_sink_is_behind() -> None:
+    flow = NewFlow(RowsAlone, "earliest", "ab")
+    BROKERS["b"].fails_after = 1
+    assert list(flow.run(max_seconds=20.0).behind) == ["b"]
+    assert (len(BROKERS["a"].held), of_chunk("a"), of_chunk("b")) == (CHUNK, CHUNK, 0)
+    standing = flow.store.load("shop")
+    BROKERS["b"] = replace(BROKERS["b"], down=False, fails_after=None)
+    assert flow.run(max_seconds=20.0).behind == {}
+    assert (len(BROKERS["a"].held), len(BROKERS["b"].held)) == (CHUNK, CHUNK)
+    joined = flow.store.load("shop")
+    assert standing is not None
+    assert joined is not None
+    assert joined.offset == standing.offset
 
 
 def test_only_moves_nothing_while_its_snapshot_is_paused_or_gone(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from databus.checkpoints.codec import check_size, encode
@@ -48,6 +49,11 @@ def tables_of(flow: Flow, source: Source, conditions: Mapping[str, str]) -> dict
     return found
 
 
+def all_rows(tables: Iterable[TableProgress]) -> tuple[TableProgress, ...]:
+    """Return tables to be read whole, whatever the flow's options leave out of a snapshot: its stream has all rows."""
+    return tuple(replace(table, where="") for table in tables)
+
+
 def repair_of(flow: Flow, services: Services, source: Source) -> Snapshot:
     """Return the snapshot that would mend what a move of the checkpoint passes over; changes nothing.
 
@@ -64,7 +70,7 @@ def repair_of(flow: Flow, services: Services, source: Source) -> Snapshot:
             f"flow {flow.name}: there is no table that a snapshot could read", hint="Pass over it without --repair."
         )
     number = 1 if last is None else last.number + 1
-    made = Snapshot(number, "repair", services.clock.now(), tuple(tables.values()))
+    made = Snapshot(number, "repair", services.clock.now(), all_rows(tables.values()))
     check_size(2 * len(encode(made.to_json())), f"flow {flow.name}: a snapshot of {len(tables)} tables")
     return made
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from databus.core.errors.checkpoint import SnapshotUnfinishedError
+from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
@@ -97,6 +97,7 @@ def repair(flow: Flow, services: Services, wanted: Repair, said: Attribution, wa
     Raises:
         SnapshotUnfinishedError: another snapshot is unfinished; or one of these is not finished within `wait_s`, and
             those behind it were not begun.
+        CheckpointConflictError: a person cancelled one of these; those behind it were not begun.
         SnapshotConditionError: the server refuses a condition.
         CheckpointError: the store cannot be used.
         SourceError: the tables cannot be listed.
@@ -125,13 +126,21 @@ def _tables(flow: Flow, services: Services, conditions: Mapping[str, str]) -> tu
                 f"flow {flow.name}: a source of kind {flow.source.kind} has no snapshots",
                 hint="Snapshots read tables of MySQL and MariaDB.",
             )
-        return tuple(table for table in source.snapshot_tables(conditions) if table.table in conditions)
+        found = source.snapshot_tables(conditions)
+    # A table that is read whole is, whatever the flow's options leave out: keys are missing there.
+    return tuple(replace(table, where=conditions[table.table]) for table in found if table.table in conditions)
 
 
 def _await_finished(flow: Flow, services: Services, snapshot: Snapshot, wait_s: float, place: str) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         stored = services.store.snapshot(flow.name)
+        if stored is not None and stored.number == snapshot.number and stored.cancelled:
+            raise CheckpointConflictError(
+                f"flow {flow.name}: snapshot {snapshot.number}, {place} of the repair, was cancelled: those behind it "
+                "were not begun",
+                hint="Validate again: what is still missing or different is found anew.",
+            )
         if stored is None or stored.number != snapshot.number or not stored.unfinished:
             return
         if time.monotonic() > deadline:

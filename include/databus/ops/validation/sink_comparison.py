@@ -24,7 +24,6 @@ from databus.core.flow import Flow
 from databus.core.protocols.validated_sink import SinkState, ValidatedSink, held_schema
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
-from databus.ops.validation.key_conditions import MOST_KEYS
 from databus.ops.validation.result import FIGURES, Difference, SinkComparison
 from databus.ops.validation.row_hashes import JoinedRows, RowHashes, differing, keys_of
 from databus.ops.validation.row_spool import RowSpool
@@ -207,7 +206,6 @@ class ComparedSink:
         """Note the keys that differ; return those that cannot be judged yet, with their versions."""
         again: dict[Key, str | None] = {}
         # No version tells an absent row from one that came and went: it is looked at twice.
-        twice = first and len(now) <= MOST_KEYS
         for key, (content, version) in now.items():
             row = wanted.get(key)
             if row is not None and row.held_back:
@@ -215,7 +213,7 @@ class ComparedSink:
             source = None if row is None else row.content
             if content == source:
                 continue
-            if key not in before or version != before[key] or (version is None and twice):
+            if key not in before or version != before[key] or (version is None and first):
                 again[key] = version
                 continue
             kind = "missing" if content is None else "extra" if source is None else "different"

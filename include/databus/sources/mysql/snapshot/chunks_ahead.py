@@ -35,6 +35,7 @@ class _Ahead:
     Attributes:
         covers: where the batch begins that the chunks are for.
         snapshot: how far the snapshot has come there.
+        limit: bounds of what is read; a table without a key is read whole all the same.
         store: takes the files.
         stop: ends the reading.
         ended_at: when it ended, monotonic.
@@ -44,6 +45,7 @@ class _Ahead:
 
     covers: BinlogOffset
     snapshot: Snapshot
+    limit: Batching
     store: ChunkStore
     stop: threading.Event = field(default_factory=threading.Event)
     ended_at: float = 0.0
@@ -66,7 +68,7 @@ class ChunksAhead:
     def begin(self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore) -> None:
         """Begin to read; arguments as of `SnapshotReader.read`. What fails is read anew when it is asked for."""
         self.drop()
-        ahead = _Ahead(covers, snapshot, store)
+        ahead = _Ahead(covers, snapshot, limit, store)
 
         def read() -> None:
             try:
@@ -99,7 +101,8 @@ class ChunksAhead:
             return None
         self._ended(ahead)
         read, rows = ahead.read, 0 if ahead.read is None else sum(chunk.file.rows for chunk in ahead.read[0])
-        if read is None or rows > limit.max_rows or time.monotonic() - ahead.ended_at > KEPT_S:
+        too_many = limit.max_rows < ahead.limit.max_rows and rows > limit.max_rows
+        if read is None or too_many or time.monotonic() - ahead.ended_at > KEPT_S:
             self.drop()
             if ahead.late is not None:
                 raise ahead.late

@@ -32,7 +32,8 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
         seen = preview(spec, services)
     if seen.next is None:
         beside = {"snapshot": seen.snapshot} if seen.snapshot else {}
-        show_one({"flow": flow, "next": None, **beside, "note": "nothing new at the source"}, output)
+        note = "nothing new in the log" if seen.snapshot else "nothing new at the source"
+        show_one({"flow": flow, "next": None, **beside, "note": note}, output)
         return
     show_one(
         {

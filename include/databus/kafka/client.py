@@ -67,6 +67,7 @@ _SETTING = frozenset(
         KafkaError.INVALID_REPLICATION_FACTOR,
         KafkaError.INVALID_PARTITIONS,
         KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_RECORD,
         KafkaError.POLICY_VIOLATION,
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.INVALID_TRANSACTION_TIMEOUT,
@@ -81,6 +82,11 @@ MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 """In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_KEYLESS = (
+    "A compacted topic refuses records without a key, as those of a table without a key are: let that topic delete "
+    "(kafka-configs.sh --alter --add-config cleanup.policy=delete) and run again, or leave such tables out of the flow."
+)
+_NAMED = "Change the setting that the broker names, or create the topic by hand."
 _NO_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
 _GROWN = (
     "The topic has grown, or was made anew, and not every broker reports its partitions yet: a retry goes on. If none "
@@ -285,7 +291,7 @@ def sink_error(settings: ClientSettings, doing: str, error: KafkaException | Kaf
     if code in _TOO_LARGE:
         return RecordRejectedError(text, hint="Raise max.message.bytes of the topic, or drop the large column.")
     if code in _SETTING:
-        return SinkSettingError(text, hint="Change the setting that the broker names, or create the topic by hand.")
+        return SinkSettingError(text, hint=_KEYLESS if code == KafkaError.INVALID_RECORD else _NAMED)
     if code in _UNAVAILABLE:
         return SinkUnavailableError(text, hint=_GROWN if code == _NO_PARTITION else _AWAY)
     passing = cause.retriable() or cause.txn_requires_abort() or code in _FATAL

@@ -87,3 +87,11 @@ def test_an_error_in_the_background_hides_no_other() -> None:
     assert isinstance(
         sink_error(SETTINGS, "create topic t", KafkaError(KafkaError.INVALID_PARTITIONS), seen), SinkSettingError
     )
+
+
+def test_a_record_that_a_compacted_topic_refuses_is_not_tried_again() -> None:
+    error = sink_error(SETTINGS, "write", KafkaError(KafkaError.INVALID_RECORD), LastError())
+    assert isinstance(error, SinkSettingError)
+    assert not error.retryable
+    assert "compacted" in error.hint
+    assert "cleanup.policy=delete" in error.hint

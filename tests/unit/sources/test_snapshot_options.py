@@ -85,6 +85,13 @@ def test_a_condition_of_a_table_that_the_flow_has_not_is_refused() -> None:
         MysqlBinlog(conn_id="m", tables=("shop.*",), snapshot_options=SnapshotOptions(where={"other.t": "id > 1"}))
 
 
+def test_a_table_to_read_first_that_the_flow_has_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"snapshot_options\.first: shop\.order is none of the flow's tables"):
+        MysqlBinlog(conn_id="m", tables=("shop.orders",), snapshot_options=SnapshotOptions(first=("shop.order",)))
+    any_of = SnapshotOptions(first=("shop.o*", "shop.orders"))
+    assert MysqlBinlog(conn_id="m", tables=("shop.orders",), snapshot_options=any_of).snapshot_options is any_of
+
+
 def test_connections_of_replicas_are_behind_the_source_s_own() -> None:
     source = PLAIN.model_copy(update={"snapshot_options": EACH})
     assert source.conn_ids() == (("m", "mysql"), ("mysql_replica", "mysql"))

@@ -9,6 +9,7 @@ from typing import Any
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.report import CheckResult
 from databus.core.flow import Flow
+from databus.ops.runs.preview import snapshot_text
 from databus.runtime import check, counts
 from databus.runtime.beside.look import looking
 from databus.runtime.context import RunIdentity, Services, open_session
@@ -27,6 +28,8 @@ class DryRun:
         tables: counts by table; "dispatched" means would be.
         sinks: per sink the rows by table it would be given.
         checks: results of all checks.
+        snapshot: what rows of its tables the flow reads beside the log, in words; "" where it reads none. They are not
+            counted.
     """
 
     flow: str
@@ -34,6 +37,7 @@ class DryRun:
     tables: Mapping[str, TableCounts]
     sinks: Mapping[str, Mapping[str, int]]
     checks: tuple[CheckResult, ...]
+    snapshot: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -43,6 +47,7 @@ class DryRun:
             "tables": {name: c.to_json() for name, c in self.tables.items()},
             "sinks": {name: dict(given) for name, given in self.sinks.items()},
             "checks": {f"{c.check} on {c.table}": f"{c.violations} of {c.evaluated}" for c in self.checks},
+            **({"snapshot": self.snapshot, "note": "rows of the snapshot are not counted"} if self.snapshot else {}),
         }
 
 
@@ -52,10 +57,11 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
 
     with open_session(flow, services, spark, identity) as opened, looking(opened) as session:
         checkpoint = services.store.load(flow.name)
+        told = snapshot_text(flow, services, begun=checkpoint is not None)
         start = checkpoint.offset if checkpoint else session.source.start_offset()
         planned = session.source.plan(start, flow.batching)
         if planned is None:
-            return DryRun(flow.name, None, {}, {}, ())
+            return DryRun(flow.name, None, {}, {}, (), told)
         names = counts.table_names(planned)
         rows, _ = read(session, planned)
         taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
@@ -75,4 +81,4 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
     whole = check.evaluate_batch_checks(flow, planned, services.clock.now())
     results = (*counts.check_results(flow, names, found), *whole)
     by_table = counts.with_chunks(counts.table_counts(names, found), planned)
-    return DryRun(flow.name, str(planned.range), by_table, given, results)
+    return DryRun(flow.name, str(planned.range), by_table, given, results, told)

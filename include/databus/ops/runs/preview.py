@@ -64,11 +64,12 @@ def preview(flow: Flow, services: Services) -> Preview:
     profiles = {s.sink_name: str(s.profile) for s in flow.sinks if hasattr(s, "profile")}
     stores = {name: services.store.of_sink(name) for name in services.store.sinks_behind(flow.name)}
     behind = {name: str(own.offset) for name, store in stores.items() if (own := store.load(flow.name)) is not None}
-    told = _snapshot(flow, services, begun=checkpoint is not None)
+    told = snapshot_text(flow, services, begun=checkpoint is not None)
     return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind, told)
 
 
-def _snapshot(flow: Flow, services: Services, *, begun: bool) -> str:
+def snapshot_text(flow: Flow, services: Services, *, begun: bool) -> str:
+    """Say in words what rows of its tables a flow reads beside the log; "" where it reads none."""
     if not begun and flow.source.begins_with_snapshot():
         return "its first run begins with the rows that its tables hold"
     snapshot = services.store.snapshot(flow.name)

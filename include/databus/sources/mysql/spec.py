@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from databus.binlog.log.capture import TableCapture, check_pattern
+from databus.binlog.log.capture import TableCapture, check_pattern, is_name
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
@@ -159,6 +159,9 @@ class MysqlBinlog(SourceSpec):
         for table in self.snapshot_options.where if self.snapshot_options else ():
             if not capture(*table.split(".", 1)):
                 raise ValueError(f"snapshot_options.where: {table} is none of the flow's tables")
+        for table in filter(is_name, self.snapshot_options.first if self.snapshot_options else ()):
+            if not capture(*table.split(".", 1)):
+                raise ValueError(f"snapshot_options.first: {table} is none of the flow's tables")
         return self
 
     def stored(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from databus.runtime.context import FlowSession
 from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
+from databus.runtime.snapshot_turns import drop_unplanned
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.takeover.closing import open_again
@@ -158,10 +159,14 @@ def _without_another_key(
             if session.passed is not None:  # nobody reads these chunks again for it
                 raise
             session.source.discard(proposed)
+            drop_unplanned(session, proposed)
             again, chunks = session.source.plan(*asked), None
             if again is None:
                 return None
             proposed = again
+        except DatabusError:
+            drop_unplanned(session, proposed)
+            raise
         else:
             return replace(plan, chunks=chunks), proposed
 

@@ -6,11 +6,12 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from databus.core.batching import Batching
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.offsets import Offset
-from databus.core.protocols.optional_source import SnapshotSource
+from databus.core.protocols.optional_source import ComparableSource, SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
@@ -18,6 +19,9 @@ from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, PlannedChunks, Snapshot
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
 from databus.runtime.snapshot_rate import SnapshotRate
+
+if TYPE_CHECKING:
+    from databus.runtime.context import FlowSession
 
 log = logging.getLogger(__name__)
 
@@ -188,3 +192,12 @@ def begins_with_rows(store: CheckpointStore, flow: str, checkpoint: Checkpoint) 
         return False
     entries = store.history(flow, _BEGINNING)
     return any(entry.action == "start" and entry.why == BEGINS_WITH_ROWS for entry in entries)
+
+
+def drop_unplanned(session: FlowSession, proposed: SourcePlan) -> None:
+    """Delete chunks that were read for a batch of which nothing is planned: each attempt would leave them.
+
+    Those that a sink takes along belong to a plan.
+    """
+    if proposed.chunks and session.passed is None and isinstance(session.source, ComparableSource):
+        session.source.drop_chunks(proposed)

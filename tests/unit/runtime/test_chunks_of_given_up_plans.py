@@ -195,3 +195,46 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> None:
         return ClosingOutcome((), {})
 
     monkeypatch.setattr(given_up, "close_unwritten", close)
+
+
+class Dropping(SnapshotOfMock):
+    """A mock source that can be compared, and says which chunks it was to delete."""
+
+    dropped: ClassVar[list[str]] = []
+
+    def read_chunks(self, *_: Any) -> Any:
+        raise AssertionError("nothing is compared")
+
+    def end_of_log(self, standing: Offset) -> Offset:
+        return standing
+
+    def drop_chunks(self, plan: SourcePlan) -> None:
+        self.dropped.extend(file.name for file in plan.chunks)
+
+
+class SnappedAndDropping(Snapped):
+    """A mock source that has snapshots, and deletes chunks."""
+
+    kind: ClassVar[str] = "dropping"
+
+    def open(self, *_: Any) -> Any:
+        return Dropping(self)
+
+
+def test_chunks_of_a_batch_that_cannot_be_planned_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that is away when its outputs are prepared: each attempt reads them anew."""
+    flow = IdleFlow("a")
+    flow.flow = flow.flow.model_copy(update={"source": SnappedAndDropping(rows=ROWS, rows_per_transaction=2)})
+    Dropping.dropped.clear()
+
+    def away(*_: Any) -> Any:
+        raise SinkUnavailableError("nobody answers")
+
+    with monkeypatch.context() as lost:
+        lost.setattr("databus.runtime.plan.prepare", away)
+        with pytest.raises(SinkUnavailableError):
+            flow.run(max_seconds=20.0)
+    assert Dropping.dropped == [f"{Dropping.read}.chunk"]
+    flow.run(max_seconds=20.0)
+    assert of_chunk("a") == CHUNK
+    assert len(Dropping.dropped) == 1

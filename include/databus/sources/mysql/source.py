@@ -236,7 +236,11 @@ class MysqlBinlogSource:
         start = self._server.binlog(after)
         planned = self._chunks.plan(start, snapshot, limit, known=start == self._history_known)
         if planned is not None:
-            self._filters.check(planned[0].tables)
+            try:
+                self._filters.check(planned[0].tables)
+            except DatabusError:
+                self._chunks.discard(planned[0])  # each attempt would leave them
+                raise
             self._history_known = self._server.binlog(planned[0].range.end)
         return planned
 

@@ -78,6 +78,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow is paused.
     """
     from databus.ops.runs.dry_run import dry_run
+    from databus.ops.runs.preview import snapshot_text
     from databus.ops.runs.run import run_flow
     from databus.runtime.context import RunIdentity
     from databus.runtime.drain import Drain, drain_on_signals
@@ -106,6 +107,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 show_one({"flow": flow, "batches": 0, "paused": paused.message}, output)
                 return
         show_one(result.summary(), output)
+        if unread := snapshot_text(spec, services, begun=True):
+            ERR.print(f"{flow}: {unread}", markup=False, soft_wrap=True)
         raise typer.Exit(_told(result))
 
 

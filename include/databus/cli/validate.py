@@ -103,7 +103,17 @@ def _show(result: Validation, most: int, output: Format) -> None:
         for line in _words(sink, most):
             ERR.print(line, markup=False, soft_wrap=True)
     read = f"{counted(result.rows_read, 'row')} read from the source in {result.seconds_read:.1f} s"
-    ERR.print(f"{'equal' if result.equal else 'DIFFERENT'}; {read}", markup=False)
+    ERR.print(f"{_verdict(result)}; {read}", markup=False, soft_wrap=True)
+
+
+def _verdict(result: Validation) -> str:
+    """Return the result in a word or two: rows that were not judged are not told as equal."""
+    if not result.equal:
+        return "DIFFERENT"
+    figures = [each for sink in result.sinks for each in sink.tables.values()]
+    if not any(each["moving"] or each["without_key"] for each in figures):
+        return "equal"
+    return "equal as far as rows were judged"
 
 
 def _words(sink: SinkComparison, most: int) -> list[str]:
@@ -115,4 +125,6 @@ def _words(sink: SinkComparison, most: int) -> list[str]:
         said.append(f"sink {sink.sink}: {counted(sink.beyond, 'more key')} differed at the first look and was left")
     if moving := sum(figures["moving"] for figures in sink.tables.values()):
         said.append(f"sink {sink.sink}: {counted(moving, 'key')} changed in every round, and was not judged")
+    if without := sum(figures["without_key"] for figures in sink.tables.values()):
+        said.append(f"sink {sink.sink}: {counted(without, 'row')} of tables without a key, not judged")
     return said

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,16 @@ from databus.checkpoints.codec import check_size, encode
 from databus.core.amounts import counted
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import SnapshotRefusedError
-from databus.core.findings import Level
+from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.runtime.context import Services
+
+log = logging.getLogger(__name__)
+
+_ACCESS = "source_access_denied"
 
 NOT_MENDED = (
     "rows that were deleted in the range are in no table: they stay in the sinks, and `databus validate {flow}` names "
@@ -43,10 +48,27 @@ def tables_of(flow: Flow, source: Source, conditions: Mapping[str, str]) -> dict
             hint="Snapshots read tables of MySQL and MariaDB.",
         )
     found = {table.table: table for table in source.snapshot_tables(conditions)}
-    for finding in source.snapshot_findings():
+    require_readable(source.snapshot_findings())
+    return found
+
+
+def require_readable(findings: Sequence[Finding]) -> None:
+    """Stop on the first ERROR finding of a snapshot; say which tables the account may not be shown.
+
+    Raises:
+        SnapshotRefusedError: of the finding's code.
+    """
+    for finding in findings:
         if finding.level is Level.ERROR:
             raise SnapshotRefusedError(f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code)
-    return found
+    tell_hidden_tables(findings)
+
+
+def tell_hidden_tables(findings: Sequence[Finding]) -> None:
+    """Log that tables of a pattern may be hidden from the account: nothing of them is read or compared."""
+    for finding in findings:
+        if finding.level is Level.WARN and finding.code == _ACCESS:
+            log.warning("%s: %s %s", finding.subject, finding.message, finding.hint)
 
 
 def all_rows(tables: Iterable[TableProgress]) -> tuple[TableProgress, ...]:

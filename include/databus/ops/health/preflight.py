@@ -19,6 +19,7 @@ from databus.core.positions.offsets import Offset
 from databus.core.protocols.optional_source import DefinedSource, RotatingSource, SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
+from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
 from databus.ops.tables.compare import accepted_of, compare, remembered_of
@@ -176,7 +177,7 @@ def _is_away(finding: Finding) -> bool:
 
 
 def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
-    """Stop on the first ERROR finding.
+    """Stop on the first ERROR finding; tables that may be hidden from the account are told.
 
     Raises:
         DatabusError: of the finding's code, naming all that is wrong.
@@ -189,6 +190,7 @@ def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
         raise ConfigError(
             f"flow {flow.name}: {text}", hint=hint, code=errors[0].code or "preflight", retryable=retryable
         )
+    tell_hidden_tables(findings)
 
 
 def _probe(subject: str, connect: Callable[[], Any], look: Callable[[Any], Sequence[Finding]]) -> list[Finding]:

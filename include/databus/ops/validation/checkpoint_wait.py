@@ -42,9 +42,10 @@ class CheckpointWait:
         store = self.store
         snapshot = store.snapshot(self.flow)
         if snapshot is not None and snapshot.unfinished:
+            state, look = ("paused", "resume") if snapshot.paused else ("unfinished", "show")
             raise SnapshotUnfinishedError(
-                f"flow {self.flow}: snapshot {snapshot.number} is unfinished, so rows of its tables are still to come",
-                hint=f"Compare once it is finished: `databus snapshot show {self.flow}`.",
+                f"flow {self.flow}: snapshot {snapshot.number} is {state}, so rows of its tables are still to come",
+                hint=f"Compare once it is finished: `databus snapshot {look} {self.flow}`.",
             )
         if self.sink in store.sinks_behind(self.flow):
             store = store.of_sink(self.sink)

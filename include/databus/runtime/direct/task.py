@@ -16,7 +16,7 @@ from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
-from databus.runtime.direct.read_ahead import collector_at_rest, overlapped
+from databus.runtime.direct.read_ahead import collector_at_rest, overlapped, return_free_memory
 from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ AHEAD = 2
 
 _ONE_PIECE_ROWS = 1_000
 """So few rows are one piece: nothing is left to be made ahead, and a thread would cost more than it saves."""
+
+_ROWS_BETWEEN_TRIMS = 16_384
+"""Rows read until free memory is returned once more: a worker does not grow with batches, nor with their size."""
 
 Columns = Mapping[int, tuple[tuple[str, str], ...]]
 
@@ -79,6 +82,8 @@ class DirectTask:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)
+        if self.planned.rows > _ROWS_BETWEEN_TRIMS:
+            return_free_memory()
         return receipt, counter.observed
 
     def encode(self, slot: int) -> int:
@@ -87,7 +92,12 @@ class DirectTask:
         return sum(rows.num_rows for rows in self._encoded(slot, counter))
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
+        passed = 0
         for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
+            passed += rows.num_rows
+            if passed >= _ROWS_BETWEEN_TRIMS:
+                return_free_memory()
+                passed = 0
             taken = counter.take(rows)
             if taken.num_rows:
                 with former_columns_named(f"sink {self.flow.sinks[self.mine].sink_name}"):

@@ -89,7 +89,7 @@ class CheckpointWait:
             return ValidationBehindError(
                 f'flow {self.flow}, sink {self.sink}: snapshot="only" reads no changes, and the log went on behind '
                 f"{standing}, where the flow stands: nothing was judged",
-                hint=f"Bring it up to now (`databus snapshot begin {self.flow}`, then a run), and compare while nothing "
+                hint=f"Bring it up (`databus snapshot begin {self.flow}`, then a run), and compare while nothing "
                 "is written at the server.",
             )
         return ValidationBehindError(

@@ -44,8 +44,9 @@ class CheckpointWait:
         store = self.store
         snapshot = store.snapshot(self.flow)
         if snapshot is not None and snapshot.unfinished:
-            held = f"`databus snapshot resume {self.flow}`"
-            state, look = ("paused", held) if snapshot.paused else ("unfinished", f"`databus snapshot show {self.flow}`")
+            state, look = "unfinished", f"`databus snapshot show {self.flow}`"
+            if snapshot.paused:
+                state, look = "paused", f"`databus snapshot resume {self.flow}`"
             raise SnapshotUnfinishedError(
                 f"flow {self.flow}: snapshot {snapshot.number} is {state}, so rows of its tables are still to come",
                 hint=f"Compare once it is finished: {look}.",

@@ -44,10 +44,12 @@ class CheckpointWait:
         store = self.store
         snapshot = store.snapshot(self.flow)
         if snapshot is not None and snapshot.unfinished:
-            state, look = ("paused", "resume") if snapshot.paused else ("unfinished", "show")
+            state, look = "unfinished", f"`databus snapshot show {self.flow}`"
+            if snapshot.paused:
+                state, look = "paused", f"`databus snapshot resume {self.flow}`"
             raise SnapshotUnfinishedError(
                 f"flow {self.flow}: snapshot {snapshot.number} is {state}, so rows of its tables are still to come",
-                hint=f"Compare once it is finished: `databus snapshot {look} {self.flow}`.",
+                hint=f"Compare once it is finished: {look}.",
             )
         if self.sink in store.sinks_behind(self.flow):
             store = store.of_sink(self.sink)
@@ -89,8 +91,8 @@ class CheckpointWait:
             return ValidationBehindError(
                 f'flow {self.flow}, sink {self.sink}: snapshot="only" reads no changes, and the log went on behind '
                 f"{standing}, where the flow stands: nothing was judged",
-                hint=f"Bring it up (`databus snapshot begin {self.flow}`, then a run), and compare while nothing "
-                "is written at the server.",
+                hint=f"Bring it up to now (`databus snapshot begin {self.flow}`, then a run), and compare while "
+                "nothing is written at the server.",
             )
         return ValidationBehindError(
             f"flow {self.flow}, sink {self.sink}: it stands at {standing}{said}; what is compared lies before {place}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import psutil
@@ -27,6 +28,15 @@ def _with_holes() -> list[bytes]:
     """Take 100 MB from malloc in pieces that it does not map, and free all but every fiftieth."""
     made = [b"x" * (64 << 10) for _ in range(_HOLES >> 16)]
     return made[49::50]
+
+
+@pytest.fixture(autouse=True)
+def _default_thresholds() -> Iterator[None]:
+    """A test that calls the command in this process leaves the thresholds of the command behind."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
 
 
 def _collections(made: int) -> int:

@@ -17,6 +17,7 @@ from databus.sandbox.accounts import REPLICATION
 
 TABLE = "bench.orders"
 _POLL_S = 0.05
+_LOOK_S = 2.0
 SETTINGS = {
     "snapshot.mode": "never",
     "max.batch.size": "8192",
@@ -109,7 +110,7 @@ class DebeziumPeer:
             SandboxError: the connector failed, or the time is up.
         """
         meter = CpuMeter([self._worker.pid or 0])
-        began, first = time.perf_counter(), 0.0
+        began, first, looked = time.perf_counter(), 0.0, 0.0
         with topic_ends(self._kafka.address, self.topics) as ends:
             begin()
             while True:
@@ -118,6 +119,9 @@ class DebeziumPeer:
                 first = passed if not first and seen > known else first
                 if seen >= rows:
                     return PeerRun(seen - known, passed, first, meter.seconds(), meter.peak_rss_mb())
+                if passed > looked + _LOOK_S:
+                    looked = passed
+                    self._require_running(f"{seen} of {rows} messages after {passed:.0f} s")
                 if passed > within_s:
                     raise SandboxError(f"Debezium: {seen} of {rows} messages after {passed:.0f} s", hint=self._trace())
                 time.sleep(_POLL_S)
@@ -157,6 +161,15 @@ class DebeziumPeer:
             if time.monotonic() > deadline:
                 raise SandboxError(f"Debezium: the connector is {state}, not {wanted}", hint=self._trace())
             time.sleep(_POLL_S)
+
+    def _require_running(self, how_far: str) -> None:
+        """Look at the connector's tasks.
+
+        Raises:
+            SandboxError: one of them failed.
+        """
+        if any(task["state"] == "FAILED" for task in self._status().get("tasks", [])):
+            raise SandboxError(f"Debezium: its task failed: {how_far}", hint=self._trace())
 
     def _trace(self) -> str:
         tasks = self._status().get("tasks", [])

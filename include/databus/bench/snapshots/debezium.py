@@ -16,6 +16,9 @@ from databus.sandbox import Sandbox
 
 _NOTES = "debezium-notes"
 _STREAMS_WITHIN_S = 120.0
+_ROWS_HELD = 100_000
+"""Rows of a chunk of the initial snapshot at most: the connector holds two of them in memory, whole."""
+
 _COMPRESSED = {"producer.override.compression.type": "lz4"}
 """As ours by default; the worker's producers send with acks=all."""
 
@@ -28,6 +31,7 @@ def initial_settings(options: SnapshotBenchOptions) -> dict[str, str]:
         "snapshot.mode": "initial_only",
         "snapshot.fetch.size": str(options.peer_fetch),
         "snapshot.max.threads": str(options.peer_threads),
+        "snapshot.max.threads.multiplier": str(max(1, -(-options.rows // (options.peer_threads * _ROWS_HELD)))),
     }
 
 

@@ -74,7 +74,7 @@ def topic_ends(bootstrap: str, topics: Sequence[str]) -> Iterator[Callable[[], l
         bootstrap: the brokers to ask.
         topics: they need not be there yet.
     """
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "databus-bench-end", "log_level": 0}
     with closing(Consumer(settings)) as asked:
@@ -84,7 +84,12 @@ def topic_ends(bootstrap: str, topics: Sequence[str]) -> Iterator[Callable[[], l
             known = asked.list_topics(timeout=30).topics.get(topic)
             there = known is not None and known.error is None
             places = [TopicPartition(topic, p) for p in known.partitions] if known is not None and there else []
-            return sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places)
+            try:
+                return sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                    raise
+                return 0  # A topic made a moment ago, whose leader is not known everywhere.
 
         yield lambda: [end_of(topic) for topic in topics]
 

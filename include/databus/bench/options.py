@@ -102,7 +102,7 @@ class SnapshotBenchOptions:
     before_s: Annotated[float, Option(min=1)] = 15.0
     debezium: Annotated[bool, Option()] = True
     peer_fetch: Annotated[int, Option(min=1)] = 10_000
-    peer_threads: Annotated[int, Option(min=1)] = 2
+    peer_threads: Annotated[int, Option(min=1)] = 1
     peer_chunk: Annotated[int, Option(min=1)] = 10_000
 
 

@@ -35,7 +35,7 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the columns that differ where both sides have the row."""
-        mine, theirs = _shown(self.source), _shown(self.sink)
+        mine, theirs = shown(self.source), shown(self.sink)
         columns: list[str] = []
         if isinstance(mine, dict) and isinstance(theirs, dict):
             names = sorted(mine.keys() | theirs.keys())
@@ -43,14 +43,6 @@ class Difference:
         key = self.key.decode(errors="replace")
         facts = {"kind": self.kind, "table": self.table, "output": self.output, "key": key}
         return {**facts, "columns": columns, "source": mine, "sink": theirs}
-
-
-def _shown(content: bytes | None) -> Any:
-    """Return a content for people; one that is no canonical row, which somebody else wrote, as text."""
-    try:
-        return shown(content)
-    except ValueError:
-        return None if content is None else content.decode(errors="replace")
 
 
 @dataclass(frozen=True)

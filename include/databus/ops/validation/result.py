@@ -46,6 +46,19 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class DeletedKeys:
+    """Keys of a table that a repair deletes where the source has no such row.
+
+    Attributes:
+        where: condition in SQL that the rows of these keys meet.
+        keys: JSON of each key.
+    """
+
+    where: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SinkComparison:
     """Comparison of one sink.
 
@@ -59,6 +72,7 @@ class SinkComparison:
         notes: what was left out, in words.
         repairs: `database.table` → conditions in SQL that together are met by the rows of missing and different keys;
             "" for all rows of the table.
+        deletes: `database.table` → those of its extra keys that can be named.
     """
 
     sink: str
@@ -67,6 +81,7 @@ class SinkComparison:
     beyond: int = 0
     notes: Sequence[str] = ()
     repairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    deletes: Mapping[str, Sequence[DeletedKeys]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:

@@ -292,4 +292,5 @@ class ComparedSink:
         figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
         self.notes.extend(self._keys.shared())
         repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
-        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs)
+        deletes = self._keys.deletes(self.found)
+        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs, deletes)

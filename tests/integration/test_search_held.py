@@ -16,7 +16,7 @@ from databus.core.protocols.validated_sink import ValidatedSink, held_schema
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.elasticsearch import held_documents
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
-from databus.sinks.row_state import shown
+from databus.sinks.row_state import settled, shown
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, arrow, change
 
@@ -47,7 +47,7 @@ def looked(to: Any, *pairs: tuple[str, str]) -> dict[tuple[str, str], Any]:
 
 def stated(batches: list[pa.RecordBatch]) -> dict[tuple[str, str], Any]:
     rows = [row for batch in batches for row in batch.to_pylist()]
-    return {(row["output"], row["key"].decode()): row["content"] for row in rows}
+    return {(row["output"], row["key"].decode()): settled(row["content"]) for row in rows}
 
 
 def expected(to: Any, *changes: dict[str, Any]) -> dict[tuple[str, str], Any]:
@@ -72,6 +72,9 @@ def test_what_rows_leave_is_what_the_index_holds(target):
     assert isinstance(to.sink, ValidatedSink)
     there = held(to, index, f"{index}-never-made")
     assert there == expected(to, first, *others)
+    with closing(to.sink.held([index])) as opened:
+        written = {text for batch in opened.rows() for text in batch["content"].to_pylist()}
+    assert written == set(to.sink.expected(arrow([first, *others]))["content"].to_pylist())  # byte by byte
     assert shown(there[index, "shop.Orders:1"]) == {
         "id": 1, "big": 18446744073709551615, "price": "12345678901234567890.123", "f": "1E-7"
     }  # fmt: skip

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from databus import Batching, DropColumns, Flow, Kafka, Mask, MysqlBinlog, NotNull
+from databus import Kafka, Mask, NotNull
 from databus.core.errors.checkpoint import CheckpointConflictError, ValidationBehindError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.sink import ValidationRefusedError
-from tests.integration.commands import Commands
+from databus.demo.consumers import topic_records
+from tests.integration.compared_flow import ComparedFlow
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.test_cli import Cli
@@ -27,50 +25,29 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ROWS = 1_000
 
-Validated = Callable[..., Any]
+Make = Callable[..., "Compared"]
+
+
+@pytest.fixture(scope="module", params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    """Each of the two kinds of server, one after the other."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
-    return OneProcessWorld(started("zookeeper", "kafka", "mysql"), tmp_path_factory.mktemp("validate"))
+def world(flavor: str, started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    return OneProcessWorld(started("zookeeper", "kafka", flavor), tmp_path_factory.mktemp("validate"))
 
 
-class Compared:
-    """A table with rows, a flow of it into a compacted topic, and the command on it."""
+class Compared(ComparedFlow):
+    """A flow of one table into a compacted topic."""
 
-    def __init__(self, world: OneProcessWorld, folder: Path, monkeypatch: pytest.MonkeyPatch, **sink: Any):
-        self.world, self.table = world, Table(world, "mysql", rows=ROWS)
-        self.name = self.table.name
+    def __init__(self, table: Table, folder: Path, monkeypatch: pytest.MonkeyPatch, **sink: Any):
         options: dict[str, Any] = {"topic_config": {"cleanup.policy": "compact"}, "partitions": 2, **sink}
-        self.flow = Flow(
-            name=self.name,
-            source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{self.name}.*",), snapshot="initial"),
-            transforms=(DropColumns("at", tables=(f"{self.name}.t",)),),
-            checks=(NotNull("name", tables=(f"{self.name}.t",)),),
-            sinks=(Kafka(conn_id="kafka_east", topic="{route}", **options),),
-            batching=Batching(max_wait=timedelta(seconds=0.2)),
+        checks = (NotNull("name", tables=(f"{table.name}.t",)),)
+        super().__init__(
+            table, folder, monkeypatch, Kafka(conn_id="kafka_east", topic="{route}", **options), checks=checks
         )
-        self._file = folder / "flow.py"
-        self.write(self.flow)
-        self._commands = Commands(world, folder, monkeypatch)
-
-    def write(self, flow: Flow) -> None:
-        """Write the flow as the command finds it."""
-        lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
-        self._file.write_text("\n".join(lines))
-
-    def __call__(self, *options: str) -> tuple[int, Any]:
-        """Return exit code and result of the command."""
-        done = self._commands("validate", self.name, "--wait", "100", *options, "--output", "json")
-        return done.exit_code, json.loads(done.stdout)
-
-    def said(self, *options: str) -> str:
-        return self._commands("validate", self.name, *options).output
-
-    def figures(self, *options: str) -> dict[str, int]:
-        _, result = self(*options)
-        (sink,) = result["sinks"]
-        return dict(sink["tables"][f"{self.name}.t"])
 
     def tamper(self, number: int, value: dict[str, Any] | None) -> None:
         """Write a record behind the flow's back."""
@@ -82,43 +59,41 @@ class Compared:
         producer.produce(f"{self.name}.t", key=key, value=said)
         assert producer.flush(30) == 0
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let the flow run until the block ends."""
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.is_set():
-                self.world.run(self.flow)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+    def operations(self, *numbers: int) -> dict[int, list[str]]:
+        """Return id → operations of its records, in order; "" is a tombstone."""
+        found: dict[int, list[str]] = {number: [] for number in numbers}
+        for key, value in topic_records(self.world.sandbox.address("kafka"), f"{self.name}.t"):
+            number = json.loads(key or b"")["id"]
+            if number in found:
+                found[number].append("" if value is None else json.loads(value)["op"])
+        return found
 
 
 @pytest.fixture
-def compared(world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compared:
-    made = Compared(world, tmp_path, monkeypatch)
-    made.world.run(made.flow)
+def make(world: OneProcessWorld, flavor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Function that makes a table and a flow, which has not run yet."""
+    return lambda **sink: Compared(Table(world, flavor, rows=ROWS), tmp_path, monkeypatch, **sink)
+
+
+@pytest.fixture
+def compared(make: Make) -> Compared:
+    made = make()
+    made.run()
     return made
 
 
 def test_what_was_altered_in_the_topic_is_named_and_nothing_else(compared: Compared) -> None:
-    code, result = compared()
+    code, _, result = compared()
     assert (code, result["equal"]) == (0, True)
     assert compared.figures()["rows"] == ROWS
     compared.tamper(20, {"id": 20, "v": 0, "name": "altered"})
     compared.tamper(40, None)
     compared.tamper(41, {"id": 41, "v": 7, "name": "added"})
-    code, result = compared()
+    code, differ, result = compared()
     assert code == 8
     (sink,) = result["sinks"]
     found = {(each["kind"], each["key"]): each for each in sink["differences"]}
-    assert set(found) == {("different", '{"id":20}'), ("missing", '{"id":40}'), ("extra", '{"id":41}')}
+    assert differ == set(found) == {("different", '{"id":20}'), ("missing", '{"id":40}'), ("extra", '{"id":41}')}
     altered = found["different", '{"id":20}']
     assert (altered["columns"], altered["source"]["name"], altered["sink"]["name"]) == (["name"], "row 10", "altered")
     assert "at" not in altered["source"]
@@ -137,28 +112,48 @@ def test_what_was_altered_in_the_topic_is_named_and_nothing_else(compared: Compa
 def test_writes_meanwhile_are_no_differences(compared: Compared) -> None:
     with compared.running(), compared.table.changed():
         results = [compared() for _ in range(3)]
-    for code, result in results:
+    for code, differ, result in results:
         (sink,) = result["sinks"]
-        assert (code, sink["differences"]) == (0, [])
+        assert (code, differ) == (0, set())
         assert sink["tables"][f"{compared.name}.t"]["rows"] > ROWS / 2
         assert sink["tables"][f"{compared.name}.t"]["moving"] < ROWS / 10
 
 
 def test_a_difference_is_found_while_others_write(compared: Compared) -> None:
     compared.table.run(f"INSERT INTO {compared.name}.t (id, v, name) VALUES (9000001, 1, 'kept'), (9000002, 1, 'gone')")
-    compared.world.run(compared.flow)
+    compared.run()
     compared.tamper(9000001, {"id": 9000001, "v": 2, "name": "kept"})
     compared.tamper(9000002, None)
     compared.tamper(9000003, {"id": 9000003, "v": 2, "name": "added"})
     with compared.running(), compared.table.changed():
-        code, result = compared()
-    (sink,) = result["sinks"]
+        code, differ, _ = compared()
     assert code == 8
-    assert {(each["kind"], each["key"]) for each in sink["differences"]} == {
-        ("different", '{"id":9000001}'),
-        ("missing", '{"id":9000002}'),
-        ("extra", '{"id":9000003}'),
+    assert differ == {("different", '{"id":9000001}'), ("missing", '{"id":9000002}'), ("extra", '{"id":9000003}')}
+
+
+def test_extra_keys_are_deleted_where_the_source_has_no_such_row_by_then(compared: Compared) -> None:
+    planted = (-1, 101, 103, 105, 9_000_001)
+    for number in planted:
+        compared.tamper(number, {"id": number, "v": 0, "name": "added"})
+    assert "5 extra keys to be deleted by a snapshot" in compared.said("--repair")
+    assert compared.snapshot().number == 1
+    assert "snapshot 2 of the repair begins" in compared.said("--repair", "--execute", "--reason", "a test")
+    name = f"{compared.name}.t"
+    compared.table.run(
+        f"INSERT INTO {name} (id, v, name) VALUES (101, 1, 'lives'), (103, 1, 'lived')",
+        f"DELETE FROM {name} WHERE id = 103",
+    )
+    compared.run()
+    assert compared.operations(*planted) == {
+        -1: ["u", "d", ""],
+        101: ["u", "c"],
+        103: ["u", "c", "d", ""],
+        105: ["u", "d", ""],
+        9_000_001: ["u", "d", ""],
     }
+    snapshot = compared.snapshot()
+    assert (snapshot.number, snapshot.tables[0].rows, snapshot.finished_at is not None) == (2, 3, True)
+    assert compared()[:2] == (0, set())
 
 
 def test_rows_held_back_are_not_expected(compared: Compared) -> None:
@@ -166,7 +161,7 @@ def test_rows_held_back_are_not_expected(compared: Compared) -> None:
         f"UPDATE {compared.name}.t SET name = NULL WHERE id = 4",
         f"INSERT INTO {compared.name}.t (id, v) VALUES (5, 1)",
     )
-    compared.world.run(compared.flow)
+    compared.run()
     figures = compared.figures()
     assert [figures[n] for n in ("rows", "held_back", "missing", "extra", "different")] == [ROWS - 1, 2, 0, 0, 0]
 
@@ -176,8 +171,8 @@ def test_tables_are_chosen_and_bad_names_refused(compared: Compared) -> None:
         f"CREATE TABLE {compared.name}.other (k VARCHAR(20), n INT, x DECIMAL(20,4), PRIMARY KEY (k, n))",
         f"INSERT INTO {compared.name}.other VALUES ('a''b', 1, 1.5), ('ü', 2, 12345678901234.5678)",
     )
-    compared.world.run(compared.flow)
-    _, result = compared("--table", f"{compared.name}.other")
+    compared.run()
+    _, _, result = compared("--table", f"{compared.name}.other")
     (sink,) = result["sinks"]
     assert list(sink["tables"]) == [f"{compared.name}.other"]
     assert sink["tables"][f"{compared.name}.other"]["rows"] == 2
@@ -188,26 +183,22 @@ def test_tables_are_chosen_and_bad_names_refused(compared: Compared) -> None:
         compared("--sink", "west")
 
 
-def test_a_flow_that_does_not_go_on_is_not_judged(
-    world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared = Compared(world, tmp_path, monkeypatch)
+def test_a_flow_that_does_not_go_on_is_not_judged(make: Make) -> None:
+    compared = make()
     with pytest.raises(CheckpointConflictError, match="no checkpoint yet"):
         compared()
-    world.run(compared.flow)
+    compared.run()
     compared.table.run(f"UPDATE {compared.name}.t SET v = 1 WHERE id = 2")
     with pytest.raises(ValidationBehindError, match="nothing was judged"):
         compared("--wait", "1")
-    world.run(compared.flow)
+    compared.run()
     assert compared()[0] == 0
 
 
-def test_a_topic_that_forgets_is_refused_by_name(
-    world: OneProcessWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_forgets_is_refused_by_name(make: Make) -> None:
     forgets = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
-    compared = Compared(world, tmp_path, monkeypatch, topic_config=forgets)
-    world.run(compared.flow)
+    compared = make(topic_config=forgets)
+    compared.run()
     with pytest.raises(ValidationRefusedError, match=rf"forgets: {compared.name}\.t \(cleanup.policy=compact,del"):
         compared()
 

@@ -107,6 +107,23 @@ class SnapshotBenchOptions:
 
 
 @dataclass(frozen=True)
+class ValidateBenchOptions:
+    """Sizes of the run.
+
+    Attributes:
+        rows: rows of the table that is compared.
+        batch_rows: rows in a batch of the flow at most, and of what is compared at once.
+        minutes: validate again and again for so long while others write; 0 leaves it out.
+        writes_per_second: rows that others insert, update and delete then.
+    """
+
+    rows: Annotated[int, Option(min=3_000)] = 10_000_000
+    batch_rows: Annotated[int, Option(min=1_000)] = 200_000
+    minutes: Annotated[float, Option(min=0)] = 30.0
+    writes_per_second: Annotated[int, Option(min=10)] = 1_000
+
+
+@dataclass(frozen=True)
 class FreshnessOptions:
     """Sizes and parts of the run.
 

@@ -50,13 +50,17 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = 60.0,
     spark: Spark = "local[2]",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Send the rows that are missing or different once more, by a snapshot.")
+        bool,
+        typer.Option(
+            "--repair", help="Send missing and different rows once more, and delete extra ones, by a snapshot."
+        ),
     ] = False,
 ) -> None:
     """Compare source and sinks row by row, while the flow goes on.
 
     Nothing changes. The tables are read once, and again where keys differ; writes meanwhile are told from differences.
-    With --repair and --execute a snapshot of exactly the missing and different keys begins; extra keys are named only.
+    With --repair and --execute a snapshot of exactly these keys begins: missing and different rows are sent once more,
+    extra ones are deleted, unless the source has such a row by then.
 
     Exit code 0 when each row that was judged is equal, 8 when a row is missing, extra or different.
     """
@@ -78,9 +82,12 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
         wanted = repair_of(result) if repair else None
         begun = send_again(spec, services, wanted, said, wait) if wanted is not None and said is not None else []
     if wanted is not None:
-        for line in [*wanted.lines(), *(f"snapshot {each.number} of the repair begins" for each in begun)]:
+        said_of = [f"snapshot {each.number} of the repair begins" for each in begun]
+        gone = wanted.left_out(begun) if change.execute else []
+        said_of += [f"{table} is gone from the source: nothing of it is repaired" for table in gone]
+        for line in [*wanted.lines(), *said_of]:
             ERR.print(line, markup=False, soft_wrap=True)
-        if wanted.pieces and not change.execute:
+        if wanted.snapshots and not change.execute:
             nothing_done()
     if not result.equal:
         raise typer.Exit(DIFFERS)

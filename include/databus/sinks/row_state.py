@@ -14,7 +14,8 @@ _MOST_DIGITS = 400
 NUMBER_MARK = "\u0000number "
 """Stands before a number that is not whole, which is a text in the canonical form: no row's own text begins so."""
 
-_DECODER = json.JSONDecoder(parse_float=Decimal)
+FOREIGN = b"\0"
+"""Stands before a content that is no row's: a value that somebody else wrote, as it came."""
 
 
 def parsed(text: bytes | str) -> Any:
@@ -24,15 +25,6 @@ def parsed(text: bytes | str) -> Any:
         ValueError: it is no JSON.
     """
     return json.loads(text, parse_float=Decimal)
-
-
-def parsed_at(text: str, start: int) -> Any:
-    """Return the JSON value that begins at a character of a text; what follows it is not looked at.
-
-    Raises:
-        ValueError: none begins there.
-    """
-    return _DECODER.raw_decode(text, start)[0]
 
 
 def canonical(row: Mapping[str, Any]) -> bytes:
@@ -54,9 +46,29 @@ def canonical_text(row: bytes | str | None) -> bytes | None:
     return canonical(found)
 
 
+def settled(content: bytes | None) -> bytes | None:
+    """Return the canonical form of a content as it was written: contents of one state are equal then.
+
+    One that is no JSON object is foreign, and marked so.
+    """
+    if content is None or content.startswith(FOREIGN):
+        return content
+    try:
+        return canonical_text(content)
+    except ValueError:
+        return FOREIGN + content
+
+
 def shown(content: bytes | None) -> Any:
-    """Return what a canonical row says, for people: numbers that are not whole as plain texts; None for None."""
-    return None if content is None else _without_marks(json.loads(content))
+    """Return what a canonical row says, for people: numbers that are not whole as plain texts; None for None.
+
+    A foreign content is a text.
+    """
+    if content is None:
+        return None
+    if content.startswith(FOREIGN):
+        return content.removeprefix(FOREIGN).decode(errors="replace")
+    return _without_marks(json.loads(content))
 
 
 def _number(value: Any) -> Any:

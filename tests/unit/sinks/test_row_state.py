@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.sinks.kafka.held_rows import state_of
-from databus.sinks.row_state import canonical_text, shown
+from databus.sinks.row_state import FOREIGN, canonical_text, settled, shown
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,11 @@ def test_a_record_leaves_its_row_or_nothing() -> None:
     assert state_of(None, "debezium") is None
     assert state_of(b'{"id":1,"__op":"r","__deleted":false,"__ts_ms":1,"__event_id":"x"}', "row") == b'{"id":1}'
     assert state_of(b'{"id":1,"__op":"d","__deleted":true,"__ts_ms":1,"__event_id":"x"}', "row") is None
-    assert state_of(b"not of the flow", "debezium") == b"not of the flow"
-    assert state_of(b'{"id":1}', "row") == b'{"id":1}'
+    assert state_of(b"not of the flow", "debezium") == FOREIGN + b"not of the flow"
+    assert state_of(b'{"id":1}', "row") == FOREIGN + b'{"id":1}'
+
+
+def test_a_foreign_content_is_shown_as_it_came() -> None:
+    assert shown(settled(b"not of the flow")) == "not of the flow"
+    assert settled(settled(b'{"b":1.0,"a":1}')) == b'{"a":1,"b":1}'
+    assert settled(FOREIGN + b'{"b":1.0}') == FOREIGN + b'{"b":1.0}'

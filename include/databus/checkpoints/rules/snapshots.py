@@ -120,7 +120,7 @@ def _unfinished(flow: str, stored: Snapshot | None, change: str) -> Snapshot:
 
 
 def _identity(snapshot: Snapshot) -> tuple[object, ...]:
-    tables = tuple((table.table, table.where) for table in snapshot.tables)
+    tables = tuple((table.table, table.where, table.absent) for table in snapshot.tables)
     return snapshot.number, snapshot.cause, snapshot.begun_at, tables
 
 

@@ -15,6 +15,7 @@ for _command in (
     bench_path.e2e,
     bench_path.catchup,
     bench_path.snapshot,
+    bench_path.validate,
     bench_path.freshness,
     bench_mirrors.mirror,
     bench_mirrors.mirror_delay,

@@ -14,6 +14,7 @@ from databus.bench.options import (
     FreshnessOptions,
     SnapshotBenchOptions,
     TraceOptions,
+    ValidateBenchOptions,
 )
 from databus.cli.bench.results import AirflowOptions, Minutes, Report, Servers, folder_of, say, seconds_of
 from databus.cli.terminal.option_groups import grouped
@@ -75,6 +76,17 @@ def snapshot(
 
         report.show(stream_lag.run(sizes, say, servers.ports_from))
     from databus.bench.snapshots.throughput import run
+
+    report.show(run(sizes, say, servers.ports_from))
+
+
+@grouped
+def validate(sizes: ValidateBenchOptions, report: Report, servers: Servers) -> None:
+    """Time of `databus validate` over a large table.
+
+    One row is altered in the topic, and must be found; under writes nothing else may. Exit code 1 beyond a bar.
+    """
+    from databus.bench.snapshots.validation import run
 
     report.show(run(sizes, say, servers.ports_from))
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 ROWS_HELD = {"output": "string", "key": "binary", "content": "binary", "version": "string"}
 """Columns of rows that a sink holds, and their Arrow types (`held_schema`).
 
-output: name of the topic or index. key: identity of the row in the output. content: canonical bytes of the row's state
-there (JSON with sorted members), without op, times, source and event id; NULL where the row was deleted or never came.
+output: name of the topic or index. key: identity of the row in the output. content: JSON of the row's state there, as
+it was written or canonical (`sinks.row_state`), without op, times, source and event id; NULL where the row was deleted
+or never came. Equal bytes are equal states; others are told by their canonical form.
 version: another text whenever the row was written anew, even with equal content; NULL where nothing tells it, and
 always in `expected`.
 """
@@ -29,13 +30,29 @@ def held_schema() -> pa.Schema:
 
 
 class SinkState(Protocol):
-    """State of some outputs of a sink, open for reading; used by one thread."""
+    """State of some outputs of a sink, open for reading; used by one thread at a time.
+
+    Attributes:
+        of_one_moment: whether `rows` yields what the outputs held when it was called, whatever is written meanwhile.
+    """
+
+    of_one_moment: bool
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield all that the outputs hold as `ROWS_HELD`; asked once.
 
         A later row of a key replaces an earlier one. All that was committed before the call is among them; rows
         without a key are left out.
+
+        Raises:
+            SinkError: the sink does not answer.
+        """
+        ...
+
+    def later(self) -> Iterator[pa.RecordBatch]:
+        """Yield what was written behind all that `rows` or the last `later` yielded, as far as it can be told.
+
+        Several rows of a key are in the order of their writing.
 
         Raises:
             SinkError: the sink does not answer.

@@ -14,7 +14,9 @@ BEGINS_WITH_ROWS = "begins with the rows that its tables hold"
 two leaves it to the next one, and a flow that an older databus began, or another `snapshot`, gets none by itself."""
 
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
-TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
+TABLE_PROGRESS = Form(
+    "progress of a table", "table state after chunks rows superseded estimate", "where", "absent", part=True
+)
 SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends")
 CAPTURE_SCOPE = Form("capture scope", "tables exclude_tables")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
@@ -69,6 +71,8 @@ class TableProgress:
         superseded: rows of these that the log superseded.
         estimate: rows of the table as the server estimated them when it was begun; None when it did not.
         where: condition in SQL that rows must meet; "" for all rows.
+        absent: keys, JSON, that are to be deleted where the table has no such row; no row is read for its content then,
+            and `where` is met by the rows of these keys.
     """
 
     table: str
@@ -79,6 +83,7 @@ class TableProgress:
     superseded: int = 0
     estimate: int | None = None
     where: str = ""
+    absent: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -92,6 +97,7 @@ class TableProgress:
                 "superseded": self.superseded,
                 "estimate": self.estimate,
                 **({"where": self.where} if self.where else {}),
+                **({"absent": list(self.absent)} if self.absent else {}),
             }
         )
 
@@ -99,7 +105,7 @@ class TableProgress:
     def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
         """Read what `to_json` wrote."""
         values = TABLE_PROGRESS.read(data)
-        return cls(**{**values, "after": tuple(values["after"])})
+        return cls(**{**values, "after": tuple(values["after"]), "absent": tuple(values.get("absent", ()))})
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,16 @@ class ExpectedRows:
     tables: pa.StringArray
     held: npt.NDArray[np.bool_]
 
+    def filter(self, mask: pa.BooleanArray) -> ExpectedRows:
+        """Return the rows at which a mask is set."""
+        return ExpectedRows(self.rows.filter(mask), self.tables.filter(mask), self.held[np.asarray(mask)])
+
+    def counts(self) -> Iterator[tuple[str, bool, int]]:
+        """Yield table, whether they are held back, and number of its rows."""
+        rows = pa.table({"table": self.tables, "held": pa.array(self.held)})
+        for each in rows.group_by(["table", "held"]).aggregate([([], "count_all")]).to_pylist():
+            yield each["table"], each["held"], each["count_all"]
+
 
 class FlowPath:
     """Path of a flow to one of its sinks, without the sink's writer.

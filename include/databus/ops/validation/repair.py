@@ -1,12 +1,18 @@
-"""Repair of what a validation found: snapshots on demand of exactly the keys that sinks lack or have otherwise."""
+"""Repair of what a validation found: snapshots on demand of exactly the keys that are missing, different or extra.
+
+A key is deleted as a row is sent: a view that covers the place of the batch does not have it, and any change of it in
+the batch's range of the log supersedes the delete. So a row that comes to life meanwhile stays.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from databus.core.amounts import counted
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
@@ -14,13 +20,15 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.ops.checkpoint.amend import Attribution
-from databus.ops.validation.result import Validation
+from databus.ops.validation.result import DeletedKeys, Validation
 from databus.runtime.context import Services
 
 MOST_BYTES = 150_000
 """Conditions of one snapshot, which is stored whole in ZooKeeper and again with each plan."""
 
 _LOOK_S = 0.2
+
+Part = TypeVar("Part", str, DeletedKeys)
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,8 @@ class Repair:
         pieces: snapshots, one after the other: `database.table` → condition in SQL that its rows must meet; "" for all.
         keys: keys that are missing or different, which the pieces read.
         whole: tables that are read whole: their keys cannot be named one by one, or are too many.
-        extra: keys that a sink has and the source has not: no row can be sent for them.
+        deletes: snapshots that delete, behind those of `pieces`: `database.table` → extra keys.
+        extra: extra keys that cannot be named, so that they stay.
     """
 
     flow: str
@@ -40,19 +49,36 @@ class Repair:
     keys: int
     whole: tuple[str, ...]
     extra: int
+    deletes: tuple[Mapping[str, DeletedKeys], ...] = ()
+
+    @property
+    def snapshots(self) -> tuple[Mapping[str, DeletedKeys], ...]:
+        """All snapshots, in their order: `database.table` → condition, and keys to delete."""
+        reads = ({table: DeletedKeys(where, ()) for table, where in piece.items()} for piece in self.pieces)
+        return (*reads, *self.deletes)
+
+    def left_out(self, begun: Sequence[Snapshot]) -> list[str]:
+        """Return the tables that none of the snapshots that were begun has: the source has them no more."""
+        there = {table.table for snapshot in begun for table in snapshot.tables}
+        return sorted({table for each in self.snapshots for table in each} - there)
 
     def lines(self) -> list[str]:
         """Say what would be done, and what cannot."""
         said = []
         if self.pieces:
-            snapshots = f"{len(self.pieces)} snapshots, one after the other" if len(self.pieces) > 1 else "a snapshot"
-            said.append(f"{self.keys} keys that are missing or different are read by {snapshots}")
+            said.append(f"{self.keys} keys that are missing or different are read by {_snapshots(len(self.pieces))}")
         if self.whole:
             said.append(f"read whole: {', '.join(self.whole)}: their keys cannot be named one by one, or are too many")
+        if self.deletes:
+            keys = counted(sum(len(each.keys) for piece in self.deletes for each in piece.values()), "extra key")
+            said.append(
+                f"{keys} to be deleted by {_snapshots(len(self.deletes))}, where the source has no such row then"
+            )
         if self.extra:
             said.append(
-                f"{self.extra} extra keys stay: no row of the source stands for them. Delete them in the sink by hand "
-                "(a document by its id, a record by a tombstone of its key), and validate again"
+                f"not deleted: {counted(self.extra, 'extra key')} of which nothing says which row of one table it "
+                "would be. Delete by hand in the sink (a document by its id, a record by a tombstone of its key), and "
+                "validate again"
             )
         return said or ["nothing is to be repaired"]
 
@@ -67,25 +93,37 @@ def repair_of(found: Validation) -> Repair:
     keys = sum(each.kind != "extra" for sink in found.sinks for each in sink.differences)
     extra = sum(each.kind == "extra" for sink in found.sinks for each in sink.differences)
     left = {table: [""] if table in whole else list(conditions) for table, conditions in wanted.items()}
-    return Repair(found.flow, tuple(_pieces(left)), keys, whole, extra)
+    gone: dict[str, dict[DeletedKeys, None]] = {}
+    for sink in found.sinks:
+        extra -= sum(len(each.keys) for deleted in sink.deletes.values() for each in deleted)
+        for table, deleted in sink.deletes.items():
+            gone.setdefault(table, {}).update(dict.fromkeys(deleted))
+    deletes = tuple(_pieces(gone, lambda deleted: len(deleted.where) + sum(map(len, deleted.keys))))
+    return Repair(found.flow, tuple(_pieces(left, len)), keys, whole, extra, deletes)
 
 
-def _pieces(left: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Return snapshots: in each a table stands once, and its conditions are short together."""
-    pieces: list[dict[str, str]] = []
-    for table, conditions in left.items():
-        for condition in conditions:
+def _pieces(left: Mapping[str, Iterable[Part]], size: Callable[[Part], int]) -> list[dict[str, Part]]:
+    """Return snapshots: in each a table stands once, and its parts are short together."""
+    pieces: list[dict[str, Part]] = []
+    for table, parts in left.items():
+        for part in parts:
             for piece in pieces:
-                if table not in piece and sum(map(len, piece.values())) + len(condition) <= MOST_BYTES:
-                    piece[table] = condition
+                if table not in piece and sum(map(size, piece.values())) + size(part) <= MOST_BYTES:
+                    piece[table] = part
                     break
             else:
-                pieces.append({table: condition})
+                pieces.append({table: part})
     return pieces
+
+
+def _snapshots(count: int) -> str:
+    return f"{count} snapshots, one after the other" if count > 1 else "a snapshot"
 
 
 def repair(flow: Flow, services: Services, wanted: Repair, said: Attribution, wait_s: float) -> list[Snapshot]:
     """Begin the snapshots of a repair, each once the one before is finished; return them as they were begun.
+
+    Tables that the source has no more are left out (`Repair.left_out`).
 
     Args:
         flow: the flow.
@@ -103,22 +141,24 @@ def repair(flow: Flow, services: Services, wanted: Repair, said: Attribution, wa
         SourceError: the tables cannot be listed.
     """
     begun: list[Snapshot] = []
-    for number, conditions in enumerate(wanted.pieces, 1):
+    for number, asked in enumerate(wanted.snapshots, 1):
         if begun:
-            _await_finished(flow, services, begun[-1], wait_s, f"{number - 1} of {len(wanted.pieces)}")
+            _await_finished(flow, services, begun[-1], wait_s, f"{number - 1} of {len(wanted.snapshots)}")
         last = services.store.snapshot(flow.name)
         if last is not None and last.unfinished:
             raise SnapshotUnfinishedError(
                 f"flow {flow.name}: snapshot {last.number} is unfinished",
                 hint=f"Let it finish, or end it by `databus snapshot cancel {flow.name}`, and validate again.",
             )
-        tables = _tables(flow, services, conditions)
+        tables = _tables(flow, services, asked)
+        if not tables:
+            continue
         snapshot = Snapshot(1 if last is None else last.number + 1, "repair", services.clock.now(), tables)
         begun.append(services.store.begin_snapshot(flow.name, None, snapshot, said.who, said.why))
     return begun
 
 
-def _tables(flow: Flow, services: Services, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
+def _tables(flow: Flow, services: Services, asked: Mapping[str, DeletedKeys]) -> tuple[TableProgress, ...]:
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with closing(flow.source.open(services.connections, context)) as source:
         if not isinstance(source, SnapshotSource):
@@ -126,9 +166,13 @@ def _tables(flow: Flow, services: Services, conditions: Mapping[str, str]) -> tu
                 f"flow {flow.name}: a source of kind {flow.source.kind} has no snapshots",
                 hint="Snapshots read tables of MySQL and MariaDB.",
             )
-        found = source.snapshot_tables(conditions)
+        found = source.snapshot_tables({table: each.where for table, each in asked.items()})
     # A table that is read whole is, whatever the flow's options leave out: keys are missing there.
-    return tuple(replace(table, where=conditions[table.table]) for table in found if table.table in conditions)
+    return tuple(
+        replace(table, where=asked[table.table].where, absent=asked[table.table].keys)
+        for table in found
+        if table.table in asked
+    )
 
 
 def _await_finished(flow: Flow, services: Services, snapshot: Snapshot, wait_s: float, place: str) -> None:

@@ -35,7 +35,7 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the columns that differ where both sides have the row."""
-        mine, theirs = _shown(self.source), _shown(self.sink)
+        mine, theirs = shown(self.source), shown(self.sink)
         columns: list[str] = []
         if isinstance(mine, dict) and isinstance(theirs, dict):
             names = sorted(mine.keys() | theirs.keys())
@@ -45,12 +45,17 @@ class Difference:
         return {**facts, "columns": columns, "source": mine, "sink": theirs}
 
 
-def _shown(content: bytes | None) -> Any:
-    """Return a content for people; one that is no canonical row, which somebody else wrote, as text."""
-    try:
-        return shown(content)
-    except ValueError:
-        return None if content is None else content.decode(errors="replace")
+@dataclass(frozen=True)
+class DeletedKeys:
+    """Keys of a table that a repair deletes where the source has no such row.
+
+    Attributes:
+        where: condition in SQL that the rows of these keys meet.
+        keys: JSON of each key.
+    """
+
+    where: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class SinkComparison:
         notes: what was left out, in words.
         repairs: `database.table` → conditions in SQL that together are met by the rows of missing and different keys;
             "" for all rows of the table.
+        deletes: `database.table` → those of its extra keys that can be named.
     """
 
     sink: str
@@ -75,6 +81,7 @@ class SinkComparison:
     beyond: int = 0
     notes: Sequence[str] = ()
     repairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    deletes: Mapping[str, Sequence[DeletedKeys]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from databus.core.private_files import private_opener
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class RowSpool:
@@ -37,14 +37,14 @@ class RowSpool:
         self._stream.close()
         self._file.close()
 
-    def taken(self, numbers: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some numbers, in their order in the file."""
+    def taken(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+        """Yield the rows of some numbers with these, in their order in the file."""
         wanted, passed = np.sort(numbers), 0
         with self._path.open("rb") as file, pa.ipc.open_stream(file) as stream:
             for rows in stream:
                 low, high = np.searchsorted(wanted, (passed, passed + rows.num_rows))
                 if high > low:
-                    yield rows.take(pa.array(wanted[low:high] - passed))
+                    yield wanted[low:high], rows.take(pa.array(wanted[low:high] - passed))
                 passed += rows.num_rows
 
     def __enter__(self) -> RowSpool:

@@ -1,43 +1,44 @@
 """Comparison of one sink with the source's tables: all keys by their hashes, then those that differ in rounds.
 
-A key is judged by a version that stays: the sink held it at one look; after that look the source was read in a view
-that shows all the sink could hold by then; the flow went on until all that the view shows had reached the sink; and at
-a second look the sink's row was still the same writing. A change of the key in between would have been written anew. So
-nothing that writers do meanwhile looks like a difference. A key whose writing changed is taken to another round.
+Whatever the source's views show was in the sink at the first look or came later, so a key whose row was in the sink at
+any of these moments as the source has it is equal. A key that differs is judged by a version that stays: the sink held
+it at one look; after that look the source was read in a view that shows all the sink could hold by then; the flow went
+on until all that the view shows had reached the sink; and at a second look the sink's row was still the same writing. A
+change of the key in between would have been written anew. So nothing that writers do meanwhile looks like a difference.
+A key whose writing changed is taken to another round.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.flow import Flow
 from databus.core.protocols.validated_sink import SinkState, ValidatedSink, held_schema
+from databus.ops.validation.both_sides import BothSides
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
 from databus.ops.validation.result import FIGURES, Difference, SinkComparison
-from databus.ops.validation.row_hashes import JoinedRows, RowHashes, differing, keys_of
-from databus.ops.validation.row_spool import RowSpool
+from databus.ops.validation.row_hashes import keys_of
 from databus.ops.validation.sink_keys import Key, SinkKeys
 from databus.ops.validation.table_reads import TableReads
+from databus.sinks.row_state import settled
 
 log = logging.getLogger(__name__)
 
 ROUNDS = 5
 MOST_LOOKED = 100_000
 """Keys that differ are looked at one by one up to so many; more mean that the sink wants a snapshot, not a list."""
-
-_WANTED = pa.schema([("output", pa.string()), ("key", pa.binary()), ("content", pa.binary()), ("table", pa.string())])
-_THERE = pa.schema([("output", pa.string()), ("key", pa.binary()), ("version", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,16 @@ class ComparedSink:
         Raises:
             DatabusError: source, store or sink cannot be read; the flow does not go on; see `CheckpointWait.reached`.
         """
-        with TemporaryDirectory(prefix="databus-validate-") as folder, ExitStack() as stack:
-            state = stack.enter_context(closing(self.sink.held(sorted(self.outputs))))
-            there = stack.enter_context(RowSpool(Path(folder) / "held", _THERE))
-            wanted = stack.enter_context(RowSpool(Path(folder) / "expected", _WANTED))
-            held = self._scanned(state, there)
-            expected = self._expected(wanted)
-            self._differing(expected, held, (wanted, there), state)
+        with (
+            TemporaryDirectory(prefix="databus-validate-") as folder,
+            closing(self.sink.held(sorted(self.outputs))) as state,
+            BothSides(Path(folder)) as sides,
+        ):
+            self._read_both(state, sides)
+            self._await_reads()
+            for rows in state.later():
+                sides.hold(rows, later=True)
+            self._differing(sides, state)
         return self._result()
 
     def sampled(self, conditions: Mapping[str, str]) -> SinkComparison:
@@ -113,35 +117,40 @@ class ComparedSink:
             self._rounds(state, before, conditions)
         return self._result()
 
-    def _scanned(self, state: SinkState, spool: RowSpool) -> JoinedRows:
-        hashes = RowHashes()
-        for rows in state.rows():
-            hashes.append(rows)
-            spool.append(rows.select(_THERE.names))
-        spool.done()
-        log.info("sink %s: %d records read", self.name, hashes.rows)
-        return hashes.joined()
+    def _read_both(self, state: SinkState, sides: BothSides) -> None:
+        """Read the sink, and the source in views that show all that the sink held; side by side where that holds."""
+        rows, stop = state.rows(), threading.Event()
+        with ThreadPoolExecutor(1, "databus-validate") as pool:
+            scan = pool.submit(self._scan, rows, sides, stop)
+            try:
+                if not state.of_one_moment:
+                    scan.result()
+                self._expect(sides, lambda: scan.result() if scan.done() else None)
+            except BaseException:
+                stop.set()
+                raise
+            scan.result()
+        log.info("sink %s: %d records, %d rows of the source read", self.name, sides.held, sides.expected)
 
-    def _expected(self, spool: RowSpool) -> JoinedRows:
-        """Read the source in views that show all that the sink held, and wait until the sink has all of them."""
+    @staticmethod
+    def _scan(rows: Iterator[pa.RecordBatch], sides: BothSides, stop: threading.Event) -> None:
+        for batch in rows:
+            if stop.is_set():
+                return
+            sides.hold(batch)
+
+    def _expect(self, sides: BothSides, require: Callable[[], object]) -> None:
+        """Read the source; `require` raises where that is in vain."""
         covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
-        hashes = RowHashes()
         for part in self.reads.read(covers, dict.fromkeys(self.tables, "")):
+            require()
             keyed = self._keyed(part)
             self._count(keyed)
-            hashes.append(keyed.rows, keyed.held)
-            columns = [*(keyed.rows[name] for name in ("output", "key", "content")), keyed.tables]
-            spool.append(pa.RecordBatch.from_arrays(columns, schema=_WANTED))
-        spool.done()
-        log.info("sink %s: %d rows read from the source", self.name, hashes.rows)
-        self._await_reads()
-        return hashes.joined()
+            sides.expect(keyed)
 
-    def _differing(
-        self, expected: JoinedRows, held: JoinedRows, spools: tuple[RowSpool, RowSpool], state: SinkState
-    ) -> None:
-        """Look at the keys whose hashes differ."""
-        seen = differing(expected, held)
+    def _differing(self, sides: BothSides, state: SinkState) -> None:
+        """Look at the keys whose rows differ."""
+        seen = sides.differing()
         if seen.twice:
             self.notes.append(
                 f"{seen.twice} rows share their key with a row of another table in the same output: one of them "
@@ -149,15 +158,15 @@ class ComparedSink:
             )
         before: dict[Key, str | None] = {}
         wanted: dict[Key, WantedRow] = {}
-        for rows in spools[0].taken(seen.expected[:MOST_LOOKED]):
+        for rows in sides.expected_rows(seen.expected[:MOST_LOOKED]):
             for key, content, table in zip(
                 keys_of(rows), rows["content"].to_pylist(), rows["table"].to_pylist(), strict=True
             ):
-                wanted[key], before[key] = WantedRow(content, table), None
+                wanted[key], before[key] = WantedRow(settled(content), table), None
         self.beyond = len(seen.expected) - len(wanted)
         # One that is left out of what is expected is no extra one: they are not told apart then.
         left_out, extra = self.beyond > 0, 0
-        for rows in spools[1].taken(seen.held):
+        for rows in sides.held_rows(seen.held):
             for key, version in zip(keys_of(rows), rows["version"].to_pylist(), strict=True):
                 if key in wanted:
                     before[key] = version
@@ -241,11 +250,11 @@ class ComparedSink:
 
     def _rows(self, parts: Iterable[ExpectedRows]) -> Iterable[tuple[Key, WantedRow]]:
         for part in parts:
-            keyed = part if not part.rows["key"].null_count else _filtered(part, pc.is_valid(part.rows["key"]))
+            keyed = part if not part.rows["key"].null_count else part.filter(pc.is_valid(part.rows["key"]))
             contents, tables = keyed.rows["content"].to_pylist(), keyed.tables.to_pylist()
             held = keyed.held.tolist()
             for key, content, table, is_held in zip(keys_of(keyed.rows), contents, tables, held, strict=True):
-                yield key, WantedRow(content, table, is_held)
+                yield key, WantedRow(settled(content), table, is_held)
 
     def _counted(self, part: ExpectedRows) -> ExpectedRows:
         keyed = self._keyed(part)
@@ -259,10 +268,10 @@ class ComparedSink:
         valid = pc.is_valid(part.rows["key"])
         for table in part.tables.filter(pc.invert(valid)).to_pylist():
             self.figures[table]["without_key"] += 1
-        return _filtered(part, valid)
+        return part.filter(valid)
 
     def _count(self, part: ExpectedRows) -> None:
-        for table, held, rows in _table_counts(part):
+        for table, held, rows in part.counts():
             self.figures[table]["held_back" if held else "rows"] += rows
 
     def _looked(self, state: SinkState, keys: Iterable[Key]) -> dict[Key, tuple[bytes | None, str | None]]:
@@ -275,21 +284,13 @@ class ComparedSink:
                 names=["output", "key"],
             )
         )
-        return dict(zip(asked, zip(rows["content"].to_pylist(), rows["version"].to_pylist(), strict=True), strict=True))
+        contents = map(settled, rows["content"].to_pylist())
+        return dict(zip(asked, zip(contents, rows["version"].to_pylist(), strict=True), strict=True))
 
     def _result(self) -> SinkComparison:
         names = [*self.tables, *(name for name in self.figures if name not in self.tables)]
         figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
         self.notes.extend(self._keys.shared())
         repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
-        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs)
-
-
-def _filtered(part: ExpectedRows, mask: pa.BooleanArray) -> ExpectedRows:
-    return ExpectedRows(part.rows.filter(mask), part.tables.filter(mask), part.held[np.asarray(mask)])
-
-
-def _table_counts(part: ExpectedRows) -> Iterable[tuple[str, bool, int]]:
-    rows = pa.table({"table": part.tables, "held": pa.array(part.held)})
-    for each in rows.group_by(["table", "held"]).aggregate([([], "count_all")]).to_pylist():
-        yield each["table"], each["held"], each["count_all"]
+        deletes = self._keys.deletes(self.found)
+        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs, deletes)

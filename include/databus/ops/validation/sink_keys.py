@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from databus.core.flow import Flow
 from databus.core.protocols.validated_sink import KeyReadingSink, ValidatedSink
 from databus.core.tables.schemas import TableSchema
 from databus.ops.validation.key_conditions import conditions_for
-from databus.ops.validation.result import Difference
+from databus.ops.validation.result import DeletedKeys, Difference
+from databus.transforms.filter import Filter
 
 Key = tuple[str, bytes]
 """Output, and key in it."""
@@ -89,20 +91,59 @@ class SinkKeys:
             table: self._pieces(table, those) if len(those) <= MOST_REPAIRED else ("",) for table, those in keys.items()
         }
 
+    def deletes(self, found: Sequence[Difference]) -> dict[str, tuple[DeletedKeys, ...]]:
+        """Return `database.table` → its extra keys that can be deleted; the others stay.
+
+        A key can be where it says which row of one table it would be, and nothing of the flow looks at the values of a
+        row that is not there: no filter.
+        """
+        if getattr(self.flow.source, "row_filters", ()) or any(isinstance(t, Filter) for t in self.flow.transforms):
+            return {}
+        keys: dict[str, dict[str, bytes]] = defaultdict(dict)
+        for each in found:
+            if each.kind == "extra" and (named := self._row_key(each.table, each.key)):
+                keys[each.table][named] = each.key
+        made: dict[str, tuple[DeletedKeys, ...]] = {}
+        for table, those in keys.items():
+            texts = {key: text for text, key in those.items()}
+            pieces = [
+                DeletedKeys(where, tuple(texts[key] for key in part))
+                for where, part in self._parts(table, list(texts)[:MOST_REPAIRED])
+                if where
+            ]
+            if pieces:
+                made[table] = tuple(pieces)
+        return made
+
+    def _row_key(self, table: str, key: bytes) -> str:
+        """Return the JSON of the row's key that a sink's key is made of; "" where it does not say it exactly."""
+        schema = self.schemas.get(table)
+        if schema is None or not self._condition(table, [key]):
+            return ""
+        told = self.sink.row_keys(schema, [key]) if isinstance(self.sink, KeyReadingSink) else [key]
+        values = json.loads(told[0]) if told else {}
+        named = {name: values[name] for name in schema.primary_key if name in values}
+        text = json.dumps(named, separators=(",", ":"), ensure_ascii=False)
+        exact = isinstance(self.sink, KeyReadingSink) or text.encode() == key
+        return text if exact and len(named) == len(schema.primary_key) else ""
+
     def _pieces(self, table: str, keys: Sequence[bytes]) -> tuple[str, ...]:
-        pieces: list[str] = []
+        pieces = tuple(condition for condition, _ in self._parts(table, keys))
+        return pieces if all(pieces) else ("",)
+
+    def _parts(self, table: str, keys: Sequence[bytes]) -> list[tuple[str, Sequence[bytes]]]:
+        """Return conditions with the keys that they name; "" with those that cannot be named."""
+        parts: list[tuple[str, Sequence[bytes]]] = []
         left = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
         while left:
             those = left.pop(0)
-            condition = self._condition(table, set(those))
-            if not condition:
-                return ("",)
+            condition = self._condition(table, set(those)) or ""
             if len(condition) > _MOST_BYTES and len(those) > 1:
                 middle = len(those) // 2
                 left[:0] = [those[:middle], those[middle:]]
             else:
-                pieces.append(condition)
-        return tuple(pieces)
+                parts.append((condition, those))
+        return parts
 
     def _condition(self, table: str, keys: Collection[bytes]) -> str | None:
         """Return a condition for keys of one table; None where none of them can be of it."""

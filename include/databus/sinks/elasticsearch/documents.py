@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ METADATA_FIELDS = frozenset(
 
 DELETED_FIELD = "__deleted"
 """Field that marks a soft-deleted document; the name that Debezium's delete.tombstone.handling.mode=rewrite uses."""
+
+_OF_SNAPSHOT = re.compile(r"(log\d+/)?snapshot-\d+-\d+-\d+:")
+"""Beginning of the event ids of what a snapshot read."""
 
 _decode = json.JSONDecoder().raw_decode
 
@@ -112,9 +116,10 @@ class RowWrite:
 
     @property
     def of_snapshot(self) -> bool:
-        """Return whether a snapshot read the row: no other row of its place is of its document."""
+        """Return whether a snapshot read the row, or that it is gone: no other row of its place is of its document."""
         batch, number = self.row
-        return bool(batch.column("op")[number].as_py() == Op.READ.value)
+        op = batch.column("op")[number].as_py()
+        return op == Op.READ.value or (op == Op.DELETE.value and bool(_OF_SNAPSHOT.match(self.event_id)))
 
     @property
     def event_id(self) -> str:

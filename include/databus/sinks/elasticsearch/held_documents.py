@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from databus.core.connections import Connection
@@ -21,7 +21,8 @@ from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
 from databus.sinks.elasticsearch.index_names import target_of
 from databus.sinks.elasticsearch.lookup import LongAnswerError, NodeRequests
 from databus.sinks.elasticsearch.spec import Elasticsearch
-from databus.sinks.row_state import canonical, canonical_text, parsed
+from databus.sinks.row_state import canonical, parsed
+from databus.sinks.written_rows import cut_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +50,7 @@ def expected(spec: Elasticsearch, flow: str, encoded: pa.RecordBatch) -> pa.Reco
         _, index, prefix = target_of(spec, flow, database, table, route)
         outputs.append(index)
         keys.append(None if key is None else document_id(key.decode(), prefix).encode())
-        contents.append(None if op == Op.DELETE else canonical_text(document))
+        contents.append(None if op == Op.DELETE or document is None else document.encode())
     nothing = pa.nulls(len(outputs), pa.string())
     made = [pa.array(outputs, pa.string()), pa.array(keys, pa.binary()), pa.array(contents, pa.binary()), nothing]
     return pa.RecordBatch.from_arrays(made, schema=held_schema())
@@ -68,6 +69,8 @@ class HeldDocuments:
     connection: Connection
     indices: Sequence[str]
     soft: bool
+    of_one_moment: ClassVar[bool] = False
+    _next: dict[str, int] = field(init=False, default_factory=dict)
     _nodes: NodeRequests = field(init=False)
     _place: str = field(init=False)
 
@@ -95,7 +98,13 @@ class HeldDocuments:
         """See `SinkState.rows`."""
         for index in self.indices:
             if self._asked(index, "_refresh", "", "refresh") is not None:
-                yield from self._pages(index)
+                yield from self._pages(index, 0)
+
+    def later(self) -> Iterator[pa.RecordBatch]:
+        """See `SinkState.later`: last writings of documents, without deletions and what shards number lower."""
+        for index, first in list(self._next.items()):
+            if self._asked(index, "_refresh", "", "refresh") is not None:
+                yield from self._pages(index, first)
 
     def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         """See `SinkState.look`; read in real time."""
@@ -114,13 +123,13 @@ class HeldDocuments:
         """See `SinkState.close`."""
         self._nodes.close()
 
-    def _pages(self, index: str) -> Iterator[pa.RecordBatch]:
-        """Yield an index's documents in the order of their last writes.
+    def _pages(self, index: str, first: int) -> Iterator[pa.RecordBatch]:
+        """Yield an index's documents in the order of their last writes, from one number on.
 
         Documents of several shards may have one number: the last number of a page is asked for again unless the page
         is the last one.
         """
-        size, first = _FIRST_DOCUMENTS, 0
+        size = _FIRST_DOCUMENTS
         path = "_search?allow_partial_search_results=false&preference=databus-validate"
         while True:
             body = {
@@ -131,7 +140,7 @@ class HeldDocuments:
                 "track_total_hits": False,
             }
             try:
-                answer = self._asked(index, path, json.dumps(body), "documents", MOST_BYTES if size > 2 else None)
+                answer = self._asked(index, path, json.dumps(body), "documents", MOST_BYTES if size > 2 else None, 4)
             except LongAnswerError:
                 size = max(2, size // 4)
                 continue
@@ -143,7 +152,8 @@ class HeldDocuments:
                     hint="Look at the health of the index's shards.",
                 )
             hits = answer["hits"]["hits"]
-            last = hits[-1]["_seq_no"] if hits else 0
+            last = hits[-1]["_seq_no"] if hits else first - 1
+            self._next[index] = last + 1
             taken = hits if len(hits) < size else [hit for hit in hits if hit["_seq_no"] < last]
             if taken:
                 yield self._held([(index, hit["_id"].encode(), hit) for hit in taken])
@@ -161,7 +171,7 @@ class HeldDocuments:
             asked = ids[:size]
             most = MOST_BYTES if len(asked) > 1 else None
             try:
-                answer = self._asked(index, "_mget", json.dumps({"ids": list(asked)}), "documents", most)
+                answer = self._asked(index, "_mget", json.dumps({"ids": list(asked)}), "documents", most, 3)
             except LongAnswerError:
                 size = max(1, len(asked) // 4)
                 continue
@@ -180,7 +190,7 @@ class HeldDocuments:
             there = told.get("_source") if told is not None else None
             if told is not None and there is None:
                 raise self._unwhole(index, "no _source comes")
-            contents.append(None if there is None or (self.soft and there.get(DELETED_FIELD)) else canonical(there))
+            contents.append(None if there is None or (self.soft and _is_mark(there)) else there)
             versions.append(None if told is None else f"{told['_primary_term']}.{told['_seq_no']}")
         made = [
             pa.array([index for index, _, _ in found], pa.string()),
@@ -190,12 +200,18 @@ class HeldDocuments:
         ]
         return pa.RecordBatch.from_arrays(made, schema=held_schema())
 
-    def _asked(self, index: str, path: str, body: str, what: str, most_bytes: int | None = None) -> Any:
-        """Return the answer with its length as `bytes`; None where there is no such index."""
+    def _asked(
+        self, index: str, path: str, body: str, what: str, most_bytes: int | None = None, documents_at: int = 0
+    ) -> Any:
+        """Return the answer with its length as `bytes`; None where there is no such index.
+
+        Each `_source` that stands `documents_at` brackets deep is the text of the document.
+        """
         place = f"{self._place}: {what} of index {index!r}"
         status, text = self._nodes.ask(f"/{quote(index, safe='')}/{path}", body, place, most_bytes)
         try:
-            answer = parsed(text)
+            rest, documents = cut_out(text, "_source", documents_at)
+            answer = parsed(rest)
         except ValueError:
             if status == 200:
                 raise SinkError(f"{place}: the answer is no JSON") from None
@@ -209,6 +225,9 @@ class HeldDocuments:
             raise refused(place, status, answer)
         if body and isinstance(answer, dict):
             answer["bytes"] = len(text)
+            for told in answer.get("docs") or answer.get("hits", {}).get("hits", ()):
+                if (found := told.get("_source")) is not None:
+                    told["_source"] = documents[found] if isinstance(found, int) else canonical(found)
         return answer
 
     def _refuse(self, index: str, said: Mapping[str, Any]) -> None:
@@ -220,3 +239,8 @@ class HeldDocuments:
             f"{self._place}: index {index!r} does not keep documents as they were sent: {why}",
             hint="Only whole documents can be compared: validate a flow into an index whose _source has its defaults.",
         )
+
+
+def _is_mark(document: bytes) -> bool:
+    """Tell whether a document marks a deleted row."""
+    return DELETED_FIELD.encode() in document and bool(parsed(document).get(DELETED_FIELD))

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from databus.core.errors.sink import ValidationRefusedError
 from databus.core.protocols.validated_sink import held_schema
 from databus.sinks.envelope import ROW_FIELDS
-from databus.sinks.row_state import canonical, parsed, parsed_at
+from databus.sinks.row_state import FOREIGN, canonical, parsed
+from databus.sinks.written_rows import OTHER, written_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_INSERTED = b'{"before":null,"after":'
-"""Beginning of an envelope without an image from before."""
 
 
 def state_of(value: bytes | None, envelope: str) -> bytes | None:
     """Return what a record leaves of its row: canonical bytes; None for a deleted one.
 
-    A value that is no envelope, which somebody else wrote, is its own content.
+    A value that is no envelope, which somebody else wrote, is foreign.
 
     Args:
         value: the record's value.
@@ -29,23 +29,55 @@ def state_of(value: bytes | None, envelope: str) -> bytes | None:
     if value is None:
         return None
     try:
-        if envelope == "debezium":
-            new = value.startswith(_INSERTED)  # only its row is parsed
-            after = parsed_at(value.decode(), len(_INSERTED)) if new else parsed(value)["after"]
-            return None if after is None else canonical(after)
         found = parsed(value)
+        if envelope == "debezium":
+            after = found["after"]
+            return None if after is None else canonical(after)
         deleted = found["__deleted"]
     except (ValueError, KeyError, TypeError):
-        return value
+        return FOREIGN + value
     return None if deleted else canonical({name: each for name, each in found.items() if name not in ROW_FIELDS})
+
+
+def contents_of(values: pa.BinaryArray, envelope: str) -> pa.BinaryArray:
+    """Return what records leave of their rows, as it was written where databus wrote it; null for deleted ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows, states = written_rows(values, envelope)
+    other = states == OTHER
+    if not other.any():
+        return rows
+    mask = pa.array(other)
+    read = [state_of(value, envelope) for value in values.filter(mask).to_pylist()]
+    return pc.replace_with_mask(rows, mask, pa.array(read, pa.binary()))
 
 
 def expected_of(encoded: pa.RecordBatch, envelope: str) -> pa.RecordBatch:
     """Return the state that encoded rows (`encoding.COLUMNS`) leave in their topics."""
     import pyarrow as pa
 
-    contents = pa.array([state_of(value, envelope) for value in encoded["value"].to_pylist()], pa.binary())
+    contents = contents_of(encoded["value"].cast(pa.binary()), envelope)
     columns = [encoded["topic"], encoded["key"].cast(pa.binary()), contents, pa.nulls(encoded.num_rows, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=held_schema())
+
+
+def records_of(messages: Sequence[Any], envelope: str) -> pa.RecordBatch:
+    """Return the state that consumed messages leave, as `ROWS_HELD`; messages without a key are left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keyed = [message for message in messages if message.key() is not None]
+    places = [
+        pa.array(np.array([each() for each in found], np.int64)).cast(pa.string())
+        for found in ([m.partition for m in keyed], [m.offset for m in keyed])
+    ]
+    columns = [
+        pa.array([message.topic() for message in keyed], pa.string()),
+        pa.array([message.key() for message in keyed], pa.binary()),
+        contents_of(pa.array([message.value() for message in keyed], pa.binary()), envelope),
+        pc.binary_join_element_wise(*places, ":"),
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=held_schema())
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from databus.core.errors.sink import SinkUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.held_rows import batch_of, state_of
+from databus.sinks.kafka.held_rows import batch_of, records_of, state_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +25,11 @@ Key = tuple[str, bytes]
 
 _AT_ONCE = 10_000
 _POLL_S = 0.5
+_MOST_BYTES = 64 << 20
 
 
 class HeldTopics:
-    """State of topics, open for reading.
+    """State of topics, open for reading; that of `rows` is of one moment.
 
     Args:
         settings: how to reach the cluster.
@@ -35,6 +37,8 @@ class HeldTopics:
         envelope: "debezium" or "row".
         partitions: topic → number of its partitions.
     """
+
+    of_one_moment = True
 
     def __init__(self, settings: ClientSettings, group: str, envelope: str, partitions: Mapping[str, int]):
         self._settings, self._group, self._envelope = settings, group, envelope
@@ -45,15 +49,14 @@ class HeldTopics:
         self._watched: dict[Key, tuple[bytes | None, str | None]] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all keys up to the end that the topics have now; see `SinkState.rows`."""
-        for messages in self._read(dict.fromkeys(self._places, OFFSET_BEGINNING)):
-            yield batch_of(
-                [
-                    (m.topic(), m.key(), state_of(m.value(), self._envelope), _version(m))
-                    for m in messages
-                    if m.key() is not None
-                ]
-            )
+        """Return the records of all keys up to the end that the topics have at the call; see `SinkState.rows`."""
+        start = dict.fromkeys(self._places, OFFSET_BEGINNING)
+        return self._records(start, self._ends(self._places))
+
+    def later(self) -> Iterator[pa.RecordBatch]:
+        """Return the records behind those of `rows`; see `SinkState.later`."""
+        start = dict(self._next)
+        return self._records(start, self._ends(list(start)))
 
     def look(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         """Return the last records of some keys: keys not asked for before are looked for from the beginning."""
@@ -64,7 +67,7 @@ class HeldTopics:
             start = {place: OFFSET_BEGINNING for place in self._places if place[0] in topics}
         else:
             start = dict(self._next)
-        for messages in self._read(start):
+        for messages in self._read(start, self._ends(list(start))):
             for message in messages:
                 key = (message.topic(), message.key())
                 if key in self._watched:
@@ -77,8 +80,17 @@ class HeldTopics:
             self._consumer.close()
             self._consumer = None
 
-    def _read(self, start: Mapping[Place, int]) -> Iterator[list[Any]]:
-        """Yield messages from some places on up to the ends as of now, once no transaction is open before these.
+    def _records(self, start: Mapping[Place, int], ends: Mapping[Place, tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+        for messages in self._read(start, ends):
+            left = messages
+            while left:  # an Arrow column holds less than 2 GiB
+                sizes = np.cumsum([len(message.value() or b"") for message in left])
+                count = max(1, int(np.searchsorted(sizes, _MOST_BYTES)))
+                yield records_of(left[:count], self._envelope)
+                left = left[count:]
+
+    def _read(self, start: Mapping[Place, int], ends: Mapping[Place, tuple[int, int]]) -> Iterator[list[Any]]:
+        """Yield messages from some places on up to the ends, once no transaction is open before these.
 
         A commit is answered before its records can be read: a reader that stopped where it can read would miss them.
 
@@ -86,7 +98,6 @@ class HeldTopics:
             SinkUnavailableError: a transaction stays open, or nobody answers.
         """
         consumer = self._opened()
-        ends = self._ends(list(start))
         left = {place for place, (low, high) in ends.items() if high > max(low, start[place])}
         if left:
             consumer.assign([TopicPartition(*place, start[place]) for place in left])

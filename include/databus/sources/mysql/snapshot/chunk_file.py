@@ -59,7 +59,7 @@ class ChunkWriter:
         """Write rows.
 
         Args:
-            batch: rows of op READ, each of which has its image at its own place.
+            batch: rows of op READ, each of which has its image at its own place; or keys to delete.
             superseded: bool[n], which rows are left out and counted; None for none.
 
         Raises:
@@ -159,7 +159,7 @@ class OpenChunk:
         with _named(self._address, self._data) as stream:
             done, passed = 0, 0
             for stored in stream:
-                batch = batch_of(stored, self.head.schema, done)
+                batch = batch_of(stored, self.head, done)
                 done += len(batch)
                 yield batch
                 passed += stored.nbytes

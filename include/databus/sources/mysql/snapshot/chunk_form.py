@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from databus.binlog.decoding.table_batch import READ, LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import DELETE, READ, LargeValue, TableBatch
 from databus.core.stored_form import Form
 from databus.core.tables.schemas import TableSchema
+from databus.sources.mysql.snapshot.absent_keys import deletes, key_presence
 
-CHUNK = Form("chunk", "table snapshot number read_at_ms")
+CHUNK = Form("chunk", "table snapshot number read_at_ms", "deletes")
 
 EXCEPTIONS = pa.field("exceptions", pa.string())
 """Column of the exceptions; a column of the table may have the same name."""
@@ -36,12 +37,14 @@ class ChunkHead:
         snapshot: number of the snapshot in its flow.
         number: number of the chunk in the snapshot; no two chunks of one snapshot have the same.
         read_at_ms: when the view was opened that it was read in, ms since the epoch, by the server's clock.
+        deletes: whether its rows are keys that the view did not have, of op DELETE.
     """
 
     schema: TableSchema
     snapshot: int
     number: int
     read_at_ms: int
+    deletes: bool = False
 
     @property
     def event_head(self) -> str:
@@ -59,6 +62,7 @@ class ChunkHead:
                 "snapshot": self.snapshot,
                 "number": self.number,
                 "read_at_ms": self.read_at_ms,
+                **({"deletes": True} if self.deletes else {}),
             }
         )
 
@@ -71,7 +75,7 @@ class ChunkHead:
         """
         values = CHUNK.read(data)
         schema = TableSchema.from_json(values["table"])
-        return cls(schema, values["snapshot"], values["number"], values["read_at_ms"])
+        return cls(schema, values["snapshot"], values["number"], values["read_at_ms"], values.get("deletes", False))
 
 
 def stored_of(batch: TableBatch, head: ChunkHead) -> pa.RecordBatch:
@@ -83,9 +87,8 @@ def stored_of(batch: TableBatch, head: ChunkHead) -> pa.RecordBatch:
     n = len(batch)
     if replace(batch.schema, schema_id=head.schema.schema_id) != head.schema:
         raise ValueError(f"rows of {batch.schema.full_name} do not belong to a chunk of {head.schema.full_name}")
-    whole = all(carried.all() for carried in batch.presence_sets) and not (batch.partial or batch.unjudged)
-    if not whole or (batch.op != READ).any() or not np.array_equal(batch.after_row, np.arange(n)):
-        raise ValueError("a chunk takes whole rows of op READ, each with its image at its own place")
+    if not (_of_absent(batch) if head.deletes else _whole(batch)):
+        raise ValueError("a chunk takes whole rows of op READ, or keys to delete, each with its image at its own place")
     of_row: list[dict[str, Any] | None] = [None] * n
     for column, found in batch.exceptions.items():
         for row, value in found.items():
@@ -96,23 +99,25 @@ def stored_of(batch: TableBatch, head: ChunkHead) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.images.columns, exceptions], schema=schema)
 
 
-def batch_of(stored: pa.RecordBatch, schema: TableSchema, first: int) -> TableBatch:
+def batch_of(stored: pa.RecordBatch, head: ChunkHead, first: int) -> TableBatch:
     """Return the rows of what `stored_of` gave.
 
     Args:
         stored: images and exceptions.
-        schema: the table.
+        head: the chunk's.
         first: ordinal of the first row; the others count on.
     """
     n, columns = stored.num_rows, stored.columns
     images = pa.RecordBatch.from_arrays(columns[:-1], schema=pa.schema(list(stored.schema)[:-1]))
+    if head.deletes:
+        return deletes(images, head.schema, first)
     exceptions: dict[int, dict[int, Value]] = {}
     if columns[-1].null_count < n:
         for row, text in enumerate(columns[-1].to_pylist()):
             for column, value in json.loads(text or "{}").items():
                 exceptions.setdefault(int(column), {})[row] = _value(value)
     return TableBatch(
-        schema=schema,
+        schema=head.schema,
         images=images,
         op=np.full(n, READ, np.int8),
         before_row=np.full(n, -1, np.int32),
@@ -120,9 +125,21 @@ def batch_of(stored: pa.RecordBatch, schema: TableSchema, first: int) -> TableBa
         transaction=np.zeros(n, np.int32),
         ordinal=np.arange(first, first + n, dtype=np.int64),
         presence=np.zeros(n, np.int32),
-        presence_sets=(np.ones(len(schema.columns), np.bool_),),
+        presence_sets=(np.ones(len(head.schema.columns), np.bool_),),
         exceptions=exceptions,
     )
+
+
+def _whole(batch: TableBatch) -> bool:
+    whole = all(carried.all() for carried in batch.presence_sets) and not (batch.partial or batch.unjudged)
+    return whole and bool((batch.op == READ).all()) and np.array_equal(batch.after_row, np.arange(len(batch)))
+
+
+def _of_absent(batch: TableBatch) -> bool:
+    """Tell whether rows are as `deletes` makes them."""
+    keyed = [carried.tolist() for carried in batch.presence_sets] == [key_presence(batch.schema).tolist()]
+    alone = bool((batch.op == DELETE).all()) and bool((batch.after_row < 0).all())
+    return keyed and alone and not batch.exceptions and np.array_equal(batch.before_row, np.arange(len(batch)))
 
 
 def _plain(value: Value) -> str | dict[str, str]:

@@ -1,4 +1,4 @@
-"""Chunk files as splits of a batch: rows of op "r", in front of those of the log."""
+"""Chunk files as splits of a batch: rows of op "r", and keys to delete, in front of the rows of the log."""
 
 from __future__ import annotations
 

@@ -65,12 +65,14 @@ class NextChunk:
         table: the table.
         chunk: which rows.
         rows: most rows that it was given; 0 of a whole table.
+        absent: keys that are to be deleted where the chunk has no row of them; its rows are not delivered then.
     """
 
     number: int
     table: ReadTable
     chunk: Chunk
     rows: int
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class NextChunks:
         # Nobody asks for the cursor of a table that is done: of thousands it would be most of what is stored.
         state, upto = ("done", ()) if chunk.last else ("reading", tuple(chunk.upto))
         progress = replace(table, state=state, after=upto, chunks=table.chunks + 1)
-        return NextChunk(number, read, chunk, rows), progress
+        return NextChunk(number, read, chunk, rows, table.absent), progress
 
     def _table(self, name: TableName, table: TableProgress) -> ReadTable | None:
         """Return a table as it stays until the view ends: the view's first look at it locks it; None for a gone one."""
@@ -228,7 +230,10 @@ class NextChunks:
         return found
 
     def _chunk(self, read: ReadTable, table: TableProgress) -> tuple[Chunk | None, int]:
-        if read.key is None:
+        if table.absent and not read.schema.primary_key:
+            log.warning("%s has no primary key any more: no key of it is deleted", table.table)
+            return None, 0
+        if table.absent or read.key is None:
             return whole_table(read.definition, table.where), 0
         after = table.after
         if not read.key.continues(after):

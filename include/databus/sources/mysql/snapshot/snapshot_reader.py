@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.log.capture import TableCapture
@@ -17,6 +17,7 @@ from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.snapshot.absent_keys import deletes_of_absent, image_schema
 from databus.sources.mysql.snapshot.chunk_bounds import rows_estimated
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
@@ -193,8 +194,11 @@ def _read(view: ConsistentView, snapshot: int, chunk: NextChunk, store: ChunkSto
     """Read a chunk into a file."""
     table, part = chunk.table, chunk.chunk
     head = ChunkHead(table.schema, snapshot, chunk.number, int(view.read_at.timestamp() * 1000))
-    rows = read_table(view.opened, table.logged, part.condition, table.schema, forced=part.forced)
-    return write_chunk(store, head, _until(stop, rows))
+    rows = _until(stop, read_table(view.opened, table.logged, part.condition, table.schema, forced=part.forced))
+    if not chunk.absent:
+        return write_chunk(store, head, rows)
+    gone = deletes_of_absent(image_schema(table.logged), table.schema, chunk.absent, rows)
+    return write_chunk(store, replace(head, deletes=True), [] if gone is None else [gone])
 
 
 def _until(stop: threading.Event, batches: Iterable[TableBatch]) -> Iterator[TableBatch]:

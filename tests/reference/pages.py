@@ -1,0 +1,23 @@
+"""Pages of docs/reference, each with the function that makes its text from the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.reference import errors_page
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference"
+COMMAND = "make reference"
+
+PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors_page.text,
+}
+"""File name → its text."""
+
+
+def written(name: str) -> str:
+    """Return a page as it is to be committed."""
+    title, _, rest = PAGES[name]().partition("\n")
+    return f"{title}\n\n<!-- Written by `{COMMAND}`: change the code, not this page. -->\n{rest.rstrip()}\n"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.reference import errors_page
+from tests.reference import errors_page, kinds_pages
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
 COMMAND = "make reference"
 
 PAGES: dict[str, Callable[[], str]] = {
+    **kinds_pages.pages(),
     "errors.md": errors_page.text,
 }
 """File name → its text."""

@@ -12,6 +12,7 @@ import databus
 from databus.core.option_texts import described
 from databus.registry import GROUPS, load_public
 from tests.reference.kind_examples import EXAMPLES
+from tests.reference.markdown import plain
 from tests.reference.option_types import REQUIRED, bounds_text, default_text, options_of, type_text, unit_text
 
 BESIDE = {
@@ -30,10 +31,6 @@ HEADS = {
     "alerts": ("Alerts", "thresholds and channels"),
     "bases": ("Base classes", "what a source or sink of your own inherits"),
 }
-
-
-_SPECIAL = re.compile(r"[*<\[\]]|(?<!\w)_|_(?!\w)")
-"""Characters that Markdown would take as its own; inside a word an underscore is none."""
 
 
 def pages() -> dict[str, Callable[[], str]]:
@@ -74,7 +71,7 @@ def _parted(spec: Any) -> tuple[str, dict[str, str]]:
     whole = cleandoc(spec.__doc__)
     intro = re.split(r"^(?:Attributes|Args|Options of base classes|Raises):$", whole, maxsplit=1, flags=re.MULTILINE)[0]
     found = {name: entry.partition(":")[2] for name, entry in described(whole).items()}
-    return _plain(intro.strip()), {name: _plain(" ".join(entry.split())) for name, entry in found.items()}
+    return plain(intro.strip()), {name: plain(" ".join(entry.split())) for name, entry in found.items()}
 
 
 def _options(spec: Any, meanings: dict[str, str]) -> Iterator[str]:
@@ -84,9 +81,3 @@ def _options(spec: Any, meanings: dict[str, str]) -> Iterator[str]:
         facts += [bounds] if (bounds := bounds_text(metadata)) else []
         facts += ["required"] if default is REQUIRED else [f"default {default_text(default)}"]
         yield f"* **`{name}`** ({', '.join(facts)}): {meanings[name]}"
-
-
-def _plain(text: str) -> str:
-    """Return a docstring's text as Markdown that shows the same characters; code in backticks stays."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\g<0>", part) for part in parts)

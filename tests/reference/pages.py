@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.reference import errors_page, kinds_pages
+from tests.reference import cli_page, errors_page, kinds_pages
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -13,6 +13,7 @@ COMMAND = "make reference"
 
 PAGES: dict[str, Callable[[], str]] = {
     **kinds_pages.pages(),
+    "cli.md": cli_page.text,
     "errors.md": errors_page.text,
 }
 """File name → its text."""

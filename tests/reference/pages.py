@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.reference import cli_page, errors_page, kinds_pages
+from tests.reference import cli_page, environment_page, errors_page, kinds_pages
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -15,6 +15,7 @@ PAGES: dict[str, Callable[[], str]] = {
     **kinds_pages.pages(),
     "cli.md": cli_page.text,
     "errors.md": errors_page.text,
+    "environment.md": environment_page.text,
 }
 """File name → its text."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.reference import cli_page, environment_page, errors_page, kinds_pages
+from tests.reference import cli_page, connections_page, environment_page, errors_page, kinds_pages, versions_page
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -16,6 +16,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page.text,
     "errors.md": errors_page.text,
     "environment.md": environment_page.text,
+    "connections.md": connections_page.text,
+    "versions.md": versions_page.text,
 }
 """File name → its text."""
 

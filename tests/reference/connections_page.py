@@ -19,8 +19,8 @@ Read this page to define a connection, and to ask for the rights of its account.
 up in Airflow (Admin → Connections, secrets backends), in `AIRFLOW_CONN_<CONN_ID>`, or in the file of
 `DATABUS_CONNECTIONS`, as JSON or as a URI. Secrets appear in no log. TLS: [security](../security.md).
 
-Rights are those of the requests that the code makes. The suite runs MySQL and MariaDB with an account that has no more; of
-Kafka, search and ZooKeeper it runs accounts that may do everything: try a narrow one with `databus doctor` first.
+Rights are those of the requests that the code makes. The suite runs MySQL and MariaDB with an account that has no more
+than these, but Kafka, search and ZooKeeper with accounts that may do everything: try a narrow one with `doctor` first.
 `databus doctor FLOW` names every connection, setting and right that is missing, with the statement that mends it.
 """
 

@@ -33,15 +33,17 @@ class Program(NamedTuple):
 def programs() -> tuple[Program, ...]:
     """Return all programs; what is oldest comes from the checks of the preflight, and from what the wheel asks for."""
     mysql, mariadb = (".".join(map(str, OLDEST_SOURCES[name])) for name in ("mysql", "mariadb"))
+    names = ", which can log column names; older ones are refused"
+    ids = "not checked; 2.8 is the first with ids of topics, by which topics made anew are noticed"
     search = {name: f"from {number} on; of older ones the preflight warns" for name, number in OLDEST_SEARCH.items()}
     return (
         Program("Python", "PYTHON_VERSION", project()["requires-python"], ("tests/unit",)),
         Program("Java", "JAVA_VERSION", "for spark-submit and the sandbox alone", ("tests/spark",)),
         Program("Airflow", "apache-airflow", needed("apache-airflow"), ("tests/airflow", "tests/e2e")),
         Program("Spark", "SPARK_VERSION", needed("pyspark"), ("tests/spark", "tests/e2e")),
-        Program("MySQL", "MYSQL_VERSION", f"from {mysql} on, which can log column names; older ones are refused", ("tests/integration",)),
-        Program("MariaDB", "MARIADB_VERSION", f"from {mariadb} on, which can log column names; older ones are refused", ("tests/integration/types",)),
-        Program("Kafka", "KAFKA_VERSION", "not checked; 2.8 is the first with ids of topics, on which topics made anew are noticed", ("tests/integration",)),
+        Program("MySQL", "MYSQL_VERSION", f"from {mysql} on{names}", ("tests/integration",)),
+        Program("MariaDB", "MARIADB_VERSION", f"from {mariadb} on{names}", ("tests/integration/types",)),
+        Program("Kafka", "KAFKA_VERSION", ids, ("tests/integration",)),
         Program("ZooKeeper", "ZOOKEEPER_VERSION", "not checked", ("tests/integration", "tests/contract")),
         Program("OpenSearch", "OPENSEARCH_VERSION", search["opensearch"], ("tests/integration/test_sink_search.py",)),
         Program(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +13,6 @@ import pymysql
 from databus.binlog import read_file
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import ROOT
-from tests.ports import ports_from
 from tests.reference.message_types import CHANGES, INVALID, MARIADB, MYSQL, TypeForm, table_of
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "message_log"
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[1] / "fixtures" / "message_log"
 def main() -> None:
     for server, types in (("mysql", MYSQL), ("mariadb", MARIADB)):
         with tempfile.TemporaryDirectory(prefix="databus-recorded-") as home:
-            sandbox = Sandbox(Path(home), ports_from=ports_from(31_000))
+            sandbox = Sandbox(Path(home), ports_from=20_000)
             try:
                 sandbox.up((server,))
                 record(sandbox, server, types)
@@ -46,8 +46,9 @@ def record(sandbox: Sandbox, server: str, types: tuple[TypeForm, ...]) -> None:
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute("SELECT @@global.log_bin_basename")
         path = Path(cursor.fetchone()[0]).with_name(name)
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        kept = FOLDER / f"{server}.log"
+        kept = FOLDER / server / name
+        shutil.rmtree(kept.parent, ignore_errors=True)
+        kept.parent.mkdir(parents=True)
         kept.write_bytes(path.read_bytes())
     sys.stdout.write(f"{kept}: {kept.stat().st_size} bytes, {sum(batch.num_rows for batch in read_file(kept))} rows\n")
 

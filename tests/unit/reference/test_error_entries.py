@@ -96,6 +96,13 @@ def test_an_error_of_the_command_leads_to_its_entry(
     assert "Spelled alike" not in told
 
 
+def test_doctor_names_the_codes_of_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no java
+    found = CliRunner().invoke(app, ["doctor"], env=WIDTH)
+    assert found.stderr.splitlines()[-1].startswith("more: databus explain ")
+    assert "environment_java" in found.stderr
+
+
 def test_an_error_in_a_log_leads_to_its_entry_and_page() -> None:
     told = told_with_more(ConfigError("bad", hint="Mend it."))
     more = "more: databus explain config_invalid (docs/reference/errors.md#config_invalid)"

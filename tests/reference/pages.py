@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.reference import cli_page, connections_page, environment_page, errors_page, kinds_pages, versions_page
+from tests.reference import (
+    cli_page,
+    connections_page,
+    environment_page,
+    errors_page,
+    kinds_pages,
+    messages_page,
+    versions_page,
+)
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -17,6 +25,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page.text,
     "environment.md": environment_page.text,
     "connections.md": connections_page.text,
+    "messages.md": messages_page.text,
     "versions.md": versions_page.text,
 }
 """File name → its text."""

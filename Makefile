@@ -137,6 +137,10 @@ bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000
 
 bench: bench-e2e ## The same as bench-e2e
 
+.PHONY: reference
+reference: setup ## Write the pages of docs/reference from the code (a unit test compares them)
+	$(BIN)/python -m tests.reference
+
 ##@ Run it in containers
 .PHONY: docker-up docker-down docker-secrets
 docker-up: docker-secrets ## Build the images and start the whole system (needs docker with compose)

@@ -59,3 +59,11 @@ def test_outside_the_block_there_is_nothing_to_give_up() -> None:
     deadline = DrainDeadline()
     deadline.start()
     assert signal.getsignal(signal.SIGALRM) is former
+
+
+def test_the_log_of_a_task_leads_to_the_entry_of_its_error(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(AirflowFailException), airflow_outcome():
+        raise ConfigError("no such topic")
+    assert caplog.messages == [
+        "[config_invalid] no such topic\nmore: databus explain config_invalid (docs/reference/errors.md#config_invalid)"
+    ]

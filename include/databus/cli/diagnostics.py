@@ -12,6 +12,7 @@ import typer
 from databus.cli.terminal.exits import ERROR, LAG, OK, USAGE, exit_code
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, opened, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, Format, show_rows
+from databus.core.errors.entries import more_of
 from databus.core.findings import Level
 from databus.ops.flows.discovery import BrokenFile, discover, find_flow
 
@@ -153,4 +154,6 @@ def doctor(
     if output is Format.TABLE:
         bad = sum(f.level is Level.ERROR for f in findings)
         ERR.print(f"{len(findings)} looked at, {bad} to mend", style="red" if bad else "green")
+        if codes := dict.fromkeys(f.code for f in findings if f.level is not Level.OK and more_of(f.code)):
+            ERR.print(f"more: databus explain {' | '.join(codes)}", style="dim", markup=False, soft_wrap=True)
     raise typer.Exit(ERROR if worst(findings) is Level.ERROR else OK)

@@ -13,6 +13,7 @@ import typer
 from databus.cli.terminal.exits import MEANINGS, exit_code
 from databus.cli.terminal.lazy_commands import LazyCommands
 from databus.cli.terminal.output import ERR, print_advice
+from databus.core.errors.entries import more_of
 from databus.core.errors.root import DatabusError
 
 PANELS: dict[str, dict[str, str]] = {
@@ -40,6 +41,7 @@ PANELS: dict[str, dict[str, str]] = {
     "Mirror": {"mirror": "mirror:app"},
     "Operate": {
         "doctor": "diagnostics:doctor",
+        "explain": "explain:explain",
         "watch": "watch:watch",
         "alerts": "alerts:app",
         "segments": "segments:app",
@@ -128,6 +130,8 @@ def main(command: Sequence[str] = ()) -> None:
         if error.hint:
             print_advice(error.hint)
         ERR.print(f"  ({error.code})", style="dim", markup=False)
+        if more := more_of(error.code):
+            ERR.print(f"  more: {more}", style="dim", markup=False, soft_wrap=True)
         sys.exit(exit_code(error))
 
 

@@ -57,7 +57,7 @@ def test_a_wrong_place_is_told_by_its_option(
 ) -> None:
     text = told(words, dags, capsys, monkeypatch)
     assert said in text
-    assert text.endswith("(place_invalid)")
+    assert text.endswith("(place_invalid) more: databus explain place_invalid")
     assert ".py" not in text
     assert "MysqlBinlog" not in text
     if "offset" not in said:

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from databus import __version__
 from databus.core.errors.checkpoint import FlowPausedError
+from databus.core.errors.entries import told_with_more
 from databus.core.errors.root import DatabusError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def airflow_outcome() -> Iterator[None]:
         log.warning("%s", error)
         raise AirflowSkipException(str(error)) from error
     except DatabusError as error:
-        log.error("%s", error)
+        log.error("%s", told_with_more(error))
         if error.retryable:
             raise AirflowException(str(error)) from error
         raise AirflowFailException(str(error)) from error

@@ -12,6 +12,7 @@ from dataclasses import replace
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors.checkpoint import FlowPausedError
+from databus.core.errors.entries import told_with_more
 from databus.core.errors.root import DatabusError
 from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         log.warning("%s", error)
         return EXIT_PAUSED
     except DatabusError as error:
-        log.error("%s", error)
+        log.error("%s", told_with_more(error))
         return EXIT_RETRY if error.retryable else EXIT_REFUSED
     finally:
         spark.stop()

@@ -1,0 +1,56 @@
+"""Error codes with cause and way out, a module by who raises; a test holds them equal to the codes of the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+PAGE = "docs/reference/errors.md"
+"""Page with an entry under each code."""
+
+
+@dataclass(frozen=True)
+class ErrorEntry:
+    """Entry of an error code, as `databus explain` and the reference show it.
+
+    Attributes:
+        cause: why the error is raised, in one or two sentences.
+        way_out: what a person does about it; the error's own hint is more exact, where it has one.
+        exits: exit codes of the command (`databus.cli.terminal.exits`), more than one where the same code is a failure
+            of a run and a refusal of a definition; empty for a warning, which stops nothing.
+        retried: whether the same run may succeed later without a person, so that Airflow tries it again.
+    """
+
+    cause: str
+    way_out: str
+    exits: tuple[int, ...] = (1,)
+    retried: bool = False
+
+
+def all_entries() -> dict[str, ErrorEntry]:
+    """Return code → its entry, of all codes, sorted."""
+    # Loaded when somebody asks: no run needs them.
+    from databus.core.errors.entries import checkpoint, definition, environment, sink, source
+
+    found = {**source.ENTRIES, **sink.ENTRIES, **checkpoint.ENTRIES, **definition.ENTRIES, **environment.ENTRIES}
+    return {code: found[code] for code in sorted(found)}
+
+
+def nearest(code: str, most: int = 3) -> tuple[str, ...]:
+    """Return codes that are spelled alike, or that hold the text; the nearest first."""
+    known, asked = list(all_entries()), code.strip().lower().replace("-", "_").replace(" ", "_")
+    alike = get_close_matches(asked, known, n=most, cutoff=0.6)
+    within = [name for name in known if asked and asked in name]
+    return tuple(dict.fromkeys([*alike, *within]))[:most]
+
+
+def more_of(code: str) -> str:
+    """Return the command that prints the entry of a code; "" for a code of another package."""
+    return f"databus explain {code}" if code in all_entries() else ""
+
+
+def told_with_more(error: object) -> str:
+    """Return an error's text for a log, with a line that leads to its entry."""
+    code = getattr(error, "code", "")
+    more = more_of(code)
+    return f"{error}\nmore: {more} ({PAGE}#{code})" if more else str(error)

@@ -1,0 +1,55 @@
+"""Example of each kind as a DAG file writes it; a test builds them."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "Flow": """Flow(
+    name="orders_to_kafka",
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)),
+    transforms=(DropColumns("card_number"),),
+    checks=(NotNull("customer_id"),),
+    sinks=(Kafka(conn_id="kafka_east"),),
+)""",
+    "Batching": "Batching(max_rows=50_000, max_wait=timedelta(seconds=1))",
+    "Expectations": """Expectations(
+    {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}},
+    action="quarantine",
+    tables=("shop.orders",),
+)""",
+    "Mirror": 'Mirror(name="mirror_cdc", source_conn_id="kafka_east", target_conn_id="kafka_west", topics=("cdc.*",))',
+    "MysqlBinlog": 'MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), snapshot="initial")',
+    "SnapshotOptions": 'SnapshotOptions(first=("shop.customers",), max_rows_per_second=20_000)',
+    "RangePartition": 'RangePartition(tables=("shop.orders",), column="id", lower=0, upper=1_000_000)',
+    "ModuloPartition": 'ModuloPartition(tables=("shop.orders",), column="id", modulus=4, remainders=(0, 1))',
+    "HashPartition": 'HashPartition(tables=("shop.orders",), partitions=8, keep=(0, 1))',
+    "KafkaTopics": 'KafkaTopics(conn_id="kafka_east", topics=("orders",), value_format="json", start="earliest")',
+    "Mock": 'Mock(tables=("shop.orders",), rows=1_000)',
+    "Filter": 'Filter("status <> \'draft\'", tables=("shop.orders",))',
+    "Project": 'Project("id", "status", tables=("shop.orders",))',
+    "RenameColumns": 'RenameColumns({"cust": "customer_id"}, tables=("shop.orders",))',
+    "DropColumns": 'DropColumns("card_number", "cvc")',
+    "Mask": 'Mask("card_number", keep_last=4)',
+    "Hash": 'Hash("email")',
+    "Route": 'Route({"shop.orders_*": "orders"})',
+    "NotNull": 'NotNull("customer_id", severity="quarantine")',
+    "Decodable": 'Decodable("name")',
+    "AcceptedValues": 'AcceptedValues("status", ("new", "paid"))',
+    "InRange": 'InRange("amount", minimum=0)',
+    "Volume": "Volume(maximum_rows=1_000_000)",
+    "Freshness": "Freshness(timedelta(minutes=5))",
+    "Schema": 'Schema("shop.orders", {"id": "bigint", "status": ""})',
+    "Kafka": 'Kafka(conn_id="kafka_east", topic="cdc.{route}", partitions=4)',
+    "MirrorTopics": 'MirrorTopics(conn_id="kafka_west", source_conn_id="kafka_east", prefix="east.")',
+    "Elasticsearch": 'Elasticsearch(conn_id="opensearch_default", index="{database}.{table}")',
+    "Memory": 'Memory(store="test")',
+    "Console": "Console(limit=5)",
+    "Noop": "Noop()",
+    "AlertWhen": "AlertWhen(lag=timedelta(minutes=1), run_time=timedelta(hours=1))",
+    "Email": 'Email(to="ops@example.com")',
+    "Webhook": 'Webhook(conn_id="slack_ops", shape="slack")',
+    "Notifier": """Notifier(
+    path="airflow.providers.slack.notifications.slack.SlackNotifier",
+    options={"slack_conn_id": "slack_ops"},
+)""",
+}
+"""Class → expression, with the names of `databus` and `timedelta`."""

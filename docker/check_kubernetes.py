@@ -8,6 +8,7 @@ registry: where a folder or archive of it is given, it is rendered with airflow-
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,26 @@ class Tools:
     kubeconform: str
     schemas: Path
     version: str
+
+
+def copy_schemas(source: Path, target: Path) -> Path:
+    """Copy schemas so that they refer to files beside them, not to addresses at kubernetes.io.
+
+    Returns:
+        `target`.
+
+    Raises:
+        SystemExit: there are none at `source`.
+    """
+    files = sorted(source.glob("*.json"))
+    if not files:
+        raise SystemExit(f"no schemas in {source}: install docker/kubernetes/tools/requirements.txt")
+    for file in files:
+        text = file.read_text(encoding="utf-8").replace('"/api/_definitions.json', '"_definitions.json')
+        schema = json.loads(text)
+        schema.pop("$id", None)
+        (target / file.name).write_text(json.dumps(schema), encoding="utf-8")
+    return target
 
 
 def value_sets() -> tuple[tuple[str, ...], ...]:
@@ -79,18 +100,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kubernetes-version", required=True, help="version of these schemas")
     parser.add_argument("--airflow-chart", type=Path, help="folder or archive of Airflow's official chart")
     options = parser.parse_args(arguments)
-    tools = Tools(options.helm, options.kubeconform, options.schemas, options.kubernetes_version)
+    with tempfile.TemporaryDirectory() as folder:
+        schemas = copy_schemas(options.schemas, Path(folder))
+        tools = Tools(options.helm, options.kubeconform, schemas, options.kubernetes_version)
+        return 0 if all(outcomes(tools, options.airflow_chart)) else 1
 
+
+def outcomes(tools: Tools, airflow_chart: Path | None) -> list[bool]:
+    """Print the outcome of each check; whether each is clean."""
     clean = []
     for values in value_sets():
         title = Path(values[-1]).name if values else "values.yaml"
         clean.append(report(f"chart with {title}: lint, schemas", chart_defects(tools, CHART, values)))
-    if options.airflow_chart is not None:
-        values = ("--values", str(AIRFLOW_VALUES))
-        clean.append(
-            report("Airflow's chart with airflow-values.yaml", chart_defects(tools, options.airflow_chart, values))
-        )
-    return 0 if all(clean) else 1
+    if airflow_chart is not None:
+        defects = chart_defects(tools, airflow_chart, ("--values", str(AIRFLOW_VALUES)))
+        clean.append(report(f"Airflow's chart with {AIRFLOW_VALUES.name}", defects))
+    return clean
 
 
 if __name__ == "__main__":

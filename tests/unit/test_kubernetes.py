@@ -186,6 +186,19 @@ def test_a_tool_that_is_missing_or_finds_something_is_a_failure(check: ModuleTyp
     assert check.chart_defects(empty, check.CHART, ()) == ["chart: renders no object"]
 
 
+def test_schemas_refer_to_one_another_beside_each_other(check: ModuleType, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    with pytest.raises(SystemExit, match="no schemas"):
+        check.copy_schemas(source, target)
+    (source / "service-v1.json").write_text(
+        '{"$id": "https://kubernetes.io/api/service/v1", "$ref": "/api/_definitions.json#/$defs/x"}'
+    )
+    check.copy_schemas(source, target)
+    assert json.loads((target / "service-v1.json").read_text()) == {"$ref": "_definitions.json#/$defs/x"}
+
+
 def test_an_object_that_kubeconform_refuses_fails_the_check(
     check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +208,7 @@ def test_an_object_that_kubeconform_refuses_fails_the_check(
     kubeconform = tmp_path / "kubeconform"
     kubeconform.write_text("#!/bin/bash\necho refused; exit 1\n")
     kubeconform.chmod(0o755)
+    (tmp_path / "service-v1.json").write_text("{}")
     given = ["--schemas", str(tmp_path), "--kubernetes-version", "1.37.0", "--helm", str(helm)]
     assert check.main([*given, "--kubeconform", "/bin/true"]) == 0
     assert check.main([*given, "--kubeconform", str(kubeconform)]) == 1
@@ -208,6 +222,7 @@ def test_airflow_s_chart_is_checked_where_it_is_given(check: ModuleType, tmp_pat
     helm = tmp_path / "helm"
     helm.write_text(f'#!/bin/bash\necho "$@" >> {log}\n[ "$1" = lint ] || echo "kind: Service"\n')
     helm.chmod(0o755)
+    (tmp_path / "service-v1.json").write_text("{}")
     given = ["--schemas", str(tmp_path), "--kubernetes-version", "1.37.0", "--helm", str(helm)]
     assert check.main([*given, "--kubeconform", "/bin/true", "--airflow-chart", str(tmp_path / "airflow")]) == 0
     told = log.read_text()

@@ -12,6 +12,8 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
     $(shell $(name) -c 'import sys; sys.version_info[:2] == (3, 11) and print("$(name)")' 2>/dev/null)))
 TOOLS := build/docker-check
+# Schemas of this version of Kubernetes, which the package kubernetes-validate carries.
+KUBERNETES := 1.37.0
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
 COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
@@ -42,7 +44,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -107,6 +109,11 @@ format: setup ## Format the code, and repair what ruff can
 docker-check: $(TOOLS)/composecheck ## Compose file, Dockerfiles, scripts and versions of docker/ (needs no docker engine)
 	$(TOOLS)/venv/bin/python docker/check.py --composecheck "$(CURDIR)/$<" \
 	    --hadolint "$(CURDIR)/$(TOOLS)/venv/bin/hadolint" --shellcheck "$(CURDIR)/$(TOOLS)/venv/bin/shellcheck"
+
+kubernetes-check: $(TOOLS)/helm ## Charts and values of docker/kubernetes by helm and kubeconform (AIRFLOW_CHART=folder or archive: Airflow's, too)
+	$(TOOLS)/venv/bin/python docker/check_kubernetes.py --helm "$(CURDIR)/$(TOOLS)/helm" --kubeconform "$(CURDIR)/$(TOOLS)/kubeconform" \
+	    --schemas "$$(echo $(CURDIR)/$(TOOLS)/venv/lib/python*/site-packages/kubernetes_validate)/kubernetes-json-schema/v$(KUBERNETES)-local-strict" \
+	    --kubernetes-version $(KUBERNETES) $(if $(AIRFLOW_CHART),--airflow-chart "$(AIRFLOW_CHART)")
 
 bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
 	$(BIN)/databus bench decode $(ARGS)
@@ -208,3 +215,9 @@ $(TOOLS)/venv/.ready: docker/check-requirements.txt
 $(TOOLS)/composecheck: $(TOOLS)/venv/.ready $(wildcard docker/composecheck/*)
 	cd docker/composecheck && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
 	    "$(CURDIR)/$(TOOLS)/venv/bin/go" build -buildvcs=false -trimpath -o "$(CURDIR)/$@" .
+
+$(TOOLS)/helm: $(TOOLS)/venv/.ready $(wildcard docker/kubernetes/tools/*)
+	$(TOOLS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r docker/kubernetes/tools/requirements.txt
+	cd docker/kubernetes/tools && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
+	    "$(CURDIR)/$(TOOLS)/venv/bin/go" build -buildvcs=false -trimpath -o "$(CURDIR)/$(TOOLS)/" \
+	    github.com/yannh/kubeconform/cmd/kubeconform helm.sh/helm/v3/cmd/helm

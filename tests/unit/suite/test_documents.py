@@ -192,6 +192,14 @@ def test_what_the_site_would_not_take_for_a_list_is_found() -> None:
     assert list(lists_without_a_line(text)) == ["* lost", "3. lost as well"]
 
 
+def test_the_readme_begins_with_two_commands_and_nests_no_parentheses() -> None:
+    text = (ROOT / "README.md").read_text()
+    first = text.partition("```\n")[2].partition("```")[0]
+    assert re.findall(r"^make ([\w-]+)", first, re.MULTILINE) == ["demo", "test"]
+    assert re.findall(r"^## (.*)", text, re.MULTILINE)[0] == "Two commands"
+    assert re.findall(r"\([^()]*\([^()]*\)", shown(text_of("README.md"))) == []
+
+
 def test_the_flow_of_the_readme_is_the_one_of_the_dag_folder() -> None:
     (block, *_) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert block == (ROOT / "dags" / "orders_to_kafka.py").read_text()

@@ -69,6 +69,10 @@ def test_nothing_comes_from_elsewhere(site: Path) -> None:
     assert [page.name for page in pages if 'class="mermaid"' in page.read_text()] == []
 
 
+def test_no_table_is_shown_as_text(site: Path) -> None:
+    assert [page.name for page in site.rglob("*.html") if re.search(r"\|-+\|", page.read_text())] == []
+
+
 def test_the_search_knows_every_page(site: Path) -> None:
     index = (site / "search" / "search_index.js").read_text()
     found = json.loads(index.removeprefix("var __index = "))

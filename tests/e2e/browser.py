@@ -5,15 +5,23 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from websockets.sync.client import ClientConnection, connect
+
+from databus.core.errors.config import SandboxError
+from databus.sandbox.packages import Program, require
+from databus.sandbox.ports import free_ports
+from tests.ports import ports_from
 
 ARGUMENTS = (
     "--headless", "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -26,10 +34,14 @@ class Page:
 
     Args:
         socket: the tab's DevTools socket.
+
+    Attributes:
+        complaints: errors in the console, exceptions and requests that failed, since `listen`.
     """
 
     def __init__(self, socket: ClientConnection):
         self._socket, self._number = socket, 0
+        self.complaints: list[str] = []
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a DevTools method and return its result."""
@@ -37,10 +49,27 @@ class Page:
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
             answer: dict[str, Any] = json.loads(self._socket.recv(timeout=120))
+            self._note(answer)
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer["error"]
                 result: dict[str, Any] = answer["result"]
                 return result
+
+    def listen(self) -> None:
+        """Note from now on what the pages complain of."""
+        self.complaints.clear()
+        for domain in ("Runtime", "Log"):
+            self.send(f"{domain}.enable")
+
+    def _note(self, event: dict[str, Any]) -> None:
+        params = event.get("params", {})
+        match event.get("method"):
+            case "Runtime.exceptionThrown":
+                self.complaints.append(str(params["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if params["type"] in {"error", "assert"}:
+                self.complaints.append(str(params["args"]))
+            case "Log.entryAdded" if params["entry"]["level"] == "error":
+                self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
 
     def value(self, expression: str) -> Any:
         """Evaluate JavaScript; None while the page is not there."""
@@ -64,6 +93,24 @@ class Page:
     def screenshot(self, file: Path) -> None:
         """Write what is shown as PNG."""
         file.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+@contextmanager
+def chromium(port_from: int, profile: Path) -> Iterator[Page]:
+    """Give a tab of the Chromium that DATABUS_CHROMIUM names, that is installed, or that can be.
+
+    Args:
+        port_from: first port for its DevTools.
+        profile: its folder.
+    """
+    program = os.environ.get("DATABUS_CHROMIUM") or shutil.which("chromium")
+    try:
+        found = Path(program) if program else require(Program("chromium-headless-shell", "chromium-headless-shell"))
+    except SandboxError as error:
+        pytest.skip(f"no Chromium: {error}; or name one in DATABUS_CHROMIUM")
+    port = free_ports({"devtools": 0}, ports_from(port_from), ())["devtools"]
+    with Browser(found, port, profile) as page:
+        yield page
 
 
 class Browser:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,12 @@ from urllib.parse import quote
 
 import pytest
 
-from databus.core.errors import SandboxError
-from databus.sandbox.packages import Program, require
-from databus.sandbox.ports import free_ports
 from tests.e2e.airflow_world import AirflowWorld
-from tests.e2e.browser import Browser, Page
+from tests.e2e.browser import Page, chromium
 from tests.e2e.conftest import ROOT
 from tests.e2e.hidden_till import OUTSIDER
 from tests.e2e.login_server import LoginServer, login_server
 from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till, till_run
-from tests.ports import ports_from
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -45,13 +40,7 @@ def server(airflow: AirflowWorld, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    program = os.environ.get("DATABUS_CHROMIUM") or shutil.which("chromium")
-    try:
-        found = Path(program) if program else require(Program("chromium-headless-shell", "chromium-headless-shell"))
-    except SandboxError as error:
-        pytest.skip(f"no Chromium: {error}; or name one in DATABUS_CHROMIUM")
-    port = free_ports({"devtools": 0}, ports_from(26_390), ())["devtools"]
-    with Browser(found, port, tmp_path_factory.mktemp("profile")) as page:
+    with chromium(26_390, tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 

@@ -171,6 +171,35 @@ def test_faults_of_documents_are_found(tmp_path: Path) -> None:
     ]
 
 
+def lists_without_a_line(text: str) -> Iterator[str]:
+    """Yield first items right behind a paragraph: Python's Markdown makes no list of them, GitHub's does."""
+    before, inside = "", False
+    for line in text.splitlines():
+        item = re.match(r"[*+-] |\d+\. ", line)
+        if item and before and not inside and not before.startswith("#"):
+            yield line
+        inside = bool(item) or (inside and line != "")
+        before = line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_list_stands_behind_an_empty_line(page: str) -> None:
+    assert list(lists_without_a_line(text_of(page))) == []
+
+
+def test_what_the_site_would_not_take_for_a_list_is_found() -> None:
+    text = "# Head\n* one\n\ntext\n* lost\n* lost too\n\n1. two\n   more\n2. three\ntext\n\ntext\n3. lost as well\n"
+    assert list(lists_without_a_line(text)) == ["* lost", "3. lost as well"]
+
+
+def test_the_readme_begins_with_two_commands_and_nests_no_parentheses() -> None:
+    text = (ROOT / "README.md").read_text()
+    first = text.partition("```\n")[2].partition("```")[0]
+    assert re.findall(r"^make ([\w-]+)", first, re.MULTILINE) == ["demo", "test"]
+    assert re.findall(r"^## (.*)", text, re.MULTILINE)[0] == "Two commands"
+    assert re.findall(r"\([^()]*\([^()]*\)", shown(text_of("README.md"))) == []
+
+
 def test_the_flow_of_the_readme_is_the_one_of_the_dag_folder() -> None:
     (block, *_) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert block == (ROOT / "dags" / "orders_to_kafka.py").read_text()

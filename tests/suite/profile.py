@@ -150,7 +150,7 @@ def _tables(folder: Path, slowest: int) -> Iterator[str]:
     lasted = max(e["at"] for e in found) - min(e["at"] for e in found)
     idle = sum(e["idle"] for e in cores) / max(1, len(cores))
     least = min((e["gib"] for e in cores if "gib" in e), default=float("nan"))
-    yield f"{len(tests)} tests, {lasted / 60:.1f} minutes, cores idle {idle:.0f} %, {least:.1f} GiB available at least\n"
+    yield f"{len(tests)} tests, {lasted / 60:.1f} minutes, cores idle {idle:.0f} %, {least:.1f} GiB left at least\n"
     yield "| CPU of | s |\n|---|---|"
     yield from (f"| {kind} | {s:.0f} |" for kind, s in used.most_common())
     yield "\n| server | starts | s each | s in all |\n|---|---|---|---|"

@@ -82,12 +82,8 @@ class Run:
 def collected(**files: int) -> list[str]:
     """Return tests, five of each file; files by kind."""
     kinds = {"airflow": AIRFLOW, "servers": SERVERS, "light": LIGHT}
-    return [
-        f"{kinds[kind].format(file)}::test_{n}"
-        for kind, count in files.items()
-        for file in range(count)
-        for n in range(5)
-    ]
+    named = [kinds[kind].format(file) for kind, count in files.items() for file in range(count)]
+    return [f"{file}::test_{n}" for file in named for n in range(5)]
 
 
 def test_a_third_process_that_memory_was_short_for_goes_on_once_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:

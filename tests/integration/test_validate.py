@@ -15,10 +15,10 @@ from databus.core.errors.checkpoint import CheckpointConflictError, ValidationBe
 from databus.core.errors.config import ConfigError
 from databus.core.errors.sink import ValidationRefusedError
 from databus.demo.consumers import topic_records
+from tests.integration.command_line import Cli
 from tests.integration.compared_flow import ComparedFlow
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
-from tests.integration.test_cli import Cli
 from tests.integration.test_snapshot_flow import Table
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ _FOURTH = f"gw{PROCESSES}"
 """Has no ports: takes tests without servers, while the other three wait for theirs."""
 
 _LOWER_PRIORITY = 5
-"""Of the fourth process: it gets what the others leave idle, so that its tests fill gaps to the end of the run."""
+"""Of the fourth process, where the kernel weighs it against processes of other sessions, as servers are."""
 
 TOGETHER = (
     (
@@ -65,6 +66,15 @@ TOGETHER = (
 ROOM_GIB = 4.0
 """Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""
 
+SCARCE_GIB = 2.0
+"""Memory below which the third process ends, and its set of servers with it."""
+
+IDLE = 0.1
+"""Share of the cores' time that must be idle for the fourth process to take more: its tests are for the gaps."""
+
+_LOOK_S = 10.0
+"""Over which the cores' time is looked at."""
+
 _SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
 
@@ -76,42 +86,100 @@ class ByFile(LoadScopeScheduling):
 
     Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
     the cores busy meanwhile. There are never more than three sets of servers: Airflow's goes with the last test of its.
-    Where memory gets short, the third takes no more tests of servers: its own go when it ends.
-    A fourth takes tests without servers, from the first moment on.
+    A fourth takes tests without servers while the cores have time for them; the others take these last.
+    A process that takes nothing now rests: it is asked again whenever a test of another one has ended. Pytest-xdist
+    lets it keep back the last test that it has, until it gets a further one or the run ends.
+    Where memory gets short, the third takes no more tests of servers; where it gets scarce, it ends.
     `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
     """
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._resting: list[WorkerController] = []
+        self._idle = IdleCores()
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Hand the next group of this process over; a process that takes none of what is left ends."""
-        beside = {other.gateway.id for other in self.nodes if other is not node}
-        roomy = psutil.virtual_memory().available >= ROOM_GIB * 2**30
-        group = next_group(node.gateway.id, self.workqueue, beside, roomy=roomy)
-        if group is None:
+        """Hand the next group of this process over; a process that takes none of what is left rests, or ends."""
+        at_work = [other for other in self.nodes if other is not node and other not in self._resting]
+        beside = {other.gateway.id for other in at_work if not other.shutting_down}
+        available = psutil.virtual_memory().available / 2**30
+        group = next_group(
+            node.gateway.id, self.workqueue, beside, roomy=available >= ROOM_GIB, idle=self._idle.share() >= IDLE
+        )
+        if group is not None:
+            self._resting = [other for other in self._resting if other is not node]
+            self.workqueue.move_to_end(group, last=False)
+            super()._assign_work_unit(node)
+        elif not beside or not waits(node.gateway.id, self.workqueue) or available < SCARCE_GIB:
             node.shutdown()
-            return
-        self.workqueue.move_to_end(group, last=False)
-        super()._assign_work_unit(node)
+        elif node not in self._resting:
+            self._resting.append(node)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Note that a test has ended; ask the processes that rest again."""
+        super().mark_test_complete(node, item_index, duration)
+        self._ask_again()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take a process off that has ended; ask those that rest again: it is at work no more."""
+        crashed = super().remove_node(node)
+        self._ask_again()
+        return crashed
+
+    def _ask_again(self) -> None:
+        for node in [node for node in self._resting if node in self.nodes]:
+            self._reschedule(node)
 
 
-def next_group(process: str, waiting: Collection[str], beside: Collection[str], *, roomy: bool = True) -> str | None:
-    """Return which group of those that wait, in their order, a process takes next.
+class IdleCores:
+    """The share of the cores' time that was idle since the last look, one look each ten seconds."""
+
+    def __init__(self) -> None:
+        self._looked_at = 0.0
+        self._idle = self._all = 0.0
+        self._share = 1.0
+
+    def share(self) -> float:
+        """Return the share, 0 to 1; 1 until there have been two looks."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_S:
+            times = psutil.cpu_times()
+            idle, every = times.idle + getattr(times, "iowait", 0.0), sum(times[:8])
+            if self._looked_at and every > self._all:
+                self._share = (idle - self._idle) / (every - self._all)
+            self._looked_at, self._idle, self._all = now, idle, every
+        return self._share
+
+
+def next_group(
+    process: str, waiting: Collection[str], beside: Collection[str], *, roomy: bool = True, idle: bool = True
+) -> str | None:
+    """Return which group of those that wait, in their order, a process takes next; those without servers last.
 
     Args:
         process: its name, gw0 and so on.
         waiting: groups that no process has taken.
-        beside: the processes that run beside it.
+        beside: the processes that are at work beside it.
         roomy: whether there is memory for a third set of servers.
+        idle: whether the cores have time for a fourth process.
     """
+    light = next((group for group in waiting if group.startswith(LIGHT)), None)
+    others = [group for group in waiting if not group.startswith(LIGHT)]
     if process == _FOURTH:
-        return next((group for group in waiting if group.startswith(LIGHT)), None)
+        return light if idle or not others or not beside else None
     if process != _THIRD:
-        return next((group for group in waiting if group != _AIRFLOW or _THIRD not in beside), None)
-    if _AIRFLOW in waiting:
+        return next((group for group in others if group != _AIRFLOW or _THIRD not in beside), light)
+    if _AIRFLOW in others:
         return _AIRFLOW
-    return next((group for group in waiting if roomy or not beside or not group.startswith(_SERVERS)), None)
+    return next((group for group in others if roomy or not beside or not group.startswith(_SERVERS)), light)
+
+
+def waits(process: str, waiting: Collection[str]) -> bool:
+    """Tell whether there is anything among what waits that a process would take at another time."""
+    return process != _FOURTH or any(group.startswith(LIGHT) for group in waiting)
 
 
 def group_of(nodeid: str) -> str:
@@ -142,13 +210,11 @@ def store_seconds(seconds: dict[str, float]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse more processes than there are ports for, beside one that needs none; that one gives way to the others.
+    """Refuse more processes than there are ports for, beside one that needs none.
 
     Raises:
         pytest.UsageError: a run is asked for with more.
     """
-    if getattr(config, "workerinput", {}).get("workerid") == _FOURTH:
-        os.nice(_LOWER_PRIORITY)
     processes, most = len(config.getoption("tx", None) or ()), PROCESSES + 1
     if processes > most:
         why = f"servers have ports for {PROCESSES}, one more takes tests without servers"
@@ -164,3 +230,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest groups first, so that the processes end together; within a group the order stays."""
     items.sort(key=lambda item: -seconds_of(group_of(item.nodeid)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the fourth process give way to the others, once it has collected what these wait for."""
+    if getattr(session.config, "workerinput", {}).get("workerid") == _FOURTH:
+        os.nice(_LOWER_PRIORITY)

@@ -1,4 +1,4 @@
-"""Profile of a run: each test's seconds, each server's start, the cores' use by kind of process.
+"""Profile of a run: each test's seconds, each server's start, the cores' use by kind of process, memory.
 
 A run writes it into the folder that DATABUS_TEST_PROFILE names; `python -m tests.suite.profile FOLDER` prints it as
 tables, and with `--store` keeps the groups' seconds for the order of later runs.
@@ -103,7 +103,10 @@ def _sample(profile: RunProfile) -> None:
             used[_kind(process.info)] += max(0.0, now[key] - before.get(key, 0.0 if before else now[key]))
         before = now
         profile.write(
-            "cores", idle=psutil.cpu_times_percent().idle, used={k: round(v, 2) for k, v in used.items() if v}
+            "cores",
+            idle=psutil.cpu_times_percent().idle,
+            used={k: round(v, 2) for k, v in used.items() if v},
+            gib=round(psutil.virtual_memory().available / 2**30, 1),
         )
 
 
@@ -146,7 +149,8 @@ def _tables(folder: Path, slowest: int) -> Iterator[str]:
             starts[e["server"]].append(e["s"])
     lasted = max(e["at"] for e in found) - min(e["at"] for e in found)
     idle = sum(e["idle"] for e in cores) / max(1, len(cores))
-    yield f"{len(tests)} tests, {lasted / 60:.1f} minutes, cores idle {idle:.0f} %\n"
+    least = min((e["gib"] for e in cores if "gib" in e), default=float("nan"))
+    yield f"{len(tests)} tests, {lasted / 60:.1f} minutes, cores idle {idle:.0f} %, {least:.1f} GiB left at least\n"
     yield "| CPU of | s |\n|---|---|"
     yield from (f"| {kind} | {s:.0f} |" for kind, s in used.most_common())
     yield "\n| server | starts | s each | s in all |\n|---|---|---|---|"

@@ -43,6 +43,9 @@ def read(table: Path) -> tuple[Full, ...]:
 
 FULL = read(Path(__file__).with_name("full_tier.txt"))
 
+COLLECTED = pytest.StashKey[list[str]]()
+"""All tests of the files that a run collected, before any was left out."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known by which `make test` leaves them out (`-m "not full"`)."""
@@ -50,8 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in the full tier only."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is in the full tier only; note all that there are, also those that the run leaves out."""
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     listed = defaultdict(list)
     for entry in FULL:
         listed[f"tests/{entry.file}"].append(entry)

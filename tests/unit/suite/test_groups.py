@@ -64,7 +64,11 @@ def test_the_third_process_alone_waits_for_airflow(
 
 
 def test_the_third_process_begins_with_airflow_wherever_it_stands_and_then_takes_server_tests() -> None:
-    assert taken("gw2", (SERVERS, UNIT, E2E, SPARK), ("gw0", "gw1")) == (E2E, SERVERS, UNIT, SPARK)
+    assert taken("gw2", (SERVERS, UNIT, E2E, SPARK), ("gw0", "gw1")) == (E2E, SERVERS, SPARK, UNIT)
+
+
+def test_what_has_servers_is_taken_first_whatever_takes_longer() -> None:
+    assert taken("gw0", (UNIT, SERVERS, SPARK), ("gw1",)) == (SERVERS, SPARK, UNIT)
 
 
 def test_where_memory_is_short_the_third_process_takes_no_more_server_tests_than_airflows() -> None:
@@ -76,6 +80,13 @@ def test_where_memory_is_short_the_third_process_takes_no_more_server_tests_than
 @pytest.mark.parametrize("roomy", [True, False])
 def test_a_fourth_process_takes_tests_without_servers_alone(*, roomy: bool) -> None:
     assert taken("gw3", GROUPS, ("gw0", "gw1", "gw2"), roomy=roomy) == (UNIT,)
+
+
+def test_a_fourth_process_takes_them_while_the_cores_are_idle_or_nothing_else_is_left() -> None:
+    beside = {"gw0", "gw1", "gw2"}
+    assert next_group("gw3", GROUPS, beside, idle=False) is None
+    assert next_group("gw3", (UNIT,), beside, idle=False) == UNIT
+    assert next_group("gw3", GROUPS, set(), idle=False) == UNIT
 
 
 @pytest.mark.parametrize("roomy", [True, False])

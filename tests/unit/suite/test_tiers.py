@@ -9,7 +9,7 @@ import pytest
 
 from tests.suite.groups import group_of, seconds_of
 from tests.suite.steady import ROOT
-from tests.suite.tiers import FULL, Full
+from tests.suite.tiers import COLLECTED, FULL, Full
 from tests.unit.suite.inner_run import environment
 
 CASE = re.compile(r"\[([\w-]+)\]")
@@ -18,9 +18,13 @@ FUNCTION = re.compile(r"\btest_\w+\b(?!\*|\.py)")
 
 
 @pytest.fixture(scope="module")
-def collected() -> list[str]:
-    """Return each test of the files that the tiers name, as pytest names them."""
+def collected(request: pytest.FixtureRequest) -> list[str]:
+    """Return each test of the files that the tiers name, as pytest names them: this run's, where it is of all files."""
     files = sorted({f"tests/{entry.file}" for entry in FULL})
+    here = request.config.stash.get(COLLECTED, [])
+    whole = not any("::" in argument for argument in request.config.args)
+    if whole and {test.partition("::")[0] for test in here}.issuperset(files):
+        return here
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", *files],
         cwd=ROOT, check=False, capture_output=True, text=True,

@@ -25,7 +25,7 @@ from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.demo.consumers import topic_records
 from databus.ops.decode.row_lines import plain_rows
 from databus.ops.services import open_services
-from databus.sources.mysql.snapshot import chunk_planning, snapshot_reader
+from databus.sources.mysql.snapshot import chunk_planning, replica_view, snapshot_reader
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.conftest import Started
@@ -136,7 +136,7 @@ def test_a_view_of_a_replica_covers_the_checkpoint_and_the_log_covers_the_view(
         pair.replica_has(executed(pair.source))
         opened(view, session)
 
-    ended = snapshot_reader.require_nothing_of_its_own
+    ended = replica_view.require_nothing_of_its_own
 
     def changed_behind(*servers: Any) -> None:
         pair.source.sql(f"UPDATE {NAME}.t SET v = 3 WHERE id = 3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,14 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.core.flow_specs import FlowContext
+from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
+from databus.core.protocols.optional_sink import JudgingSink
 from databus.core.protocols.optional_source import DefinedSource, RotatingSource, SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
+from databus.core.tables.schemas import TableSchema
 from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
@@ -26,6 +28,7 @@ from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.gap_notes import note_purged
+from databus.runtime.routing import outputs_of
 from databus.runtime.sink_outage.probe import AWAY
 from databus.runtime.snapshot_turns import begins_with_rows
 from databus.runtime.tables.missing_tables import MissingTables
@@ -38,10 +41,25 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     """Probe the source at the flow's position and every sink; failures to connect become findings too."""
     checkpoint = services.store.load(flow.name)
     context = FlowContext(flow.name, services.settings, services.server_ids)
+    captured: list[TableSchema] = []
+
+    def of_source(source: Source) -> Sequence[Finding]:
+        found = _of_source(flow, services, source, checkpoint.offset if checkpoint else None)
+        if isinstance(source, SnapshotSource) and isinstance(source, DefinedSource):  # records have keys of their own
+            with suppress(DatabusError):  # told already
+                captured.extend(source.tables_now().captured)
+        return found
+
+    def of_sink(spec: SinkSpec, sink: Any) -> Sequence[Finding]:
+        found = list(sink.preflight())
+        if isinstance(sink, JudgingSink) and all(finding.level is not Level.ERROR for finding in found):
+            found += sink.judge(outputs_of(flow, spec, captured))
+        return found
+
     findings = _probe(
         f"{flow.source.kind} {_conn(flow.source.conn_ids())}",
         lambda: flow.source.open(services.connections, context),
-        lambda source: _of_source(flow, services, source, checkpoint.offset if checkpoint else None),
+        of_source,
     )
     behind = services.store.sinks_behind(flow.name)
     of_sinks = []
@@ -49,7 +67,7 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         found = _probe(
             f"{spec.kind} {_conn(spec.conn_ids())}",
             lambda spec=spec: spec.open(services.connections, context),  # type: ignore[misc]
-            lambda sink: sink.preflight(),
+            lambda sink, spec=spec: of_sink(spec, sink),  # type: ignore[misc]
         )
         if spec.sink_name in behind:
             found.append(_behind(flow, services, spec.sink_name))
@@ -97,6 +115,34 @@ def refuse_what_is_not_there(flow: Flow, services: Services) -> None:
         return
     with closing(flow.source.open(services.connections, FlowContext(flow.name, services.settings))) as source:
         require_passed(flow, compare(flow, source, accepted_of(flow, services)).findings)
+
+
+def refuse_purged(flow: Flow, services: Services, who: str) -> None:
+    """Refuse a flow whose server has deleted what it reads next, before Spark is started for it; notes the gap.
+
+    A batch in flight has its part of the log already, and a paused flow reads nothing. What else is wrong the run says.
+
+    Args:
+        flow: the flow.
+        services: its services.
+        who: run id, for the gap.
+
+    Raises:
+        OffsetPurgedError: as the run would.
+    """
+    store, name = services.store, flow.name
+    error = None
+    with suppress(DatabusError):
+        checkpoint = store.load(name)
+        if checkpoint is None or store.paused(name) or store.pending_plan(name) is not None or rests(flow, store):
+            return
+        context = FlowContext(name, services.settings, services.server_ids)
+        with closing(flow.source.open(services.connections, context)) as source:
+            error = missing(source, checkpoint) if isinstance(source, SnapshotSource) else None
+        if error is not None:
+            note_gap(flow, services, who)
+    if error is not None:
+        raise error
 
 
 def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> MissingTables:

@@ -14,6 +14,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
 TOOLS := build/docker-check
 # Schemas of this version of Kubernetes, which the package kubernetes-validate carries.
 KUBERNETES := 1.37.0
+COVERAGE := $(BIN)/coverage
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
 COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
@@ -44,7 +45,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -66,6 +67,16 @@ $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/data
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+coverage: $(COVERAGE) ## Lines of core, runtime, checkpoints and sinks that tests without servers run, module by module
+	$(COVERAGE) erase
+	$(COVERAGE) run -m pytest tests/unit --quiet --numprocesses=2 --dist=loadscope -m "not full" $(ARGS)
+	$(COVERAGE) combine --quiet
+	$(COVERAGE) report
+
+$(COVERAGE): $(READY)
+	$(BIN)/uv pip install --python $(BIN)/python --quiet coverage==7.17.3
+	@touch $@
 
 faults: setup java ## Faults on servers of its own, table by fault (ROUNDS=100 SEED=1; ARGS="--minutes 60")
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)

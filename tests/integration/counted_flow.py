@@ -41,7 +41,7 @@ def main(told: dict[str, Any]) -> None:
     with open_services(flow, EnvironmentConnections(told["connections"]), settings) as services:
         run_flow(flow, services, OneProcess(), identity, control)
         logging.info("verifies")  # noqa: LOG015
-        found = verify(flow, services, None, __version__)
+        found = verify(flow, services, None)
         checkpoint = services.store.load(flow.name)
     assert checkpoint is not None
     json.dump(

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull, __version__
+from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import ConsumedTopic, fold, mismatches, source_state
 from databus.demo.shop import ShopTotals, ShopWriter
@@ -82,7 +82,7 @@ class Shop:
     def assert_ledger_adds_up(self) -> None:
         """Derive the ledger again from ZooKeeper, SQL, Kafka's markers and the log: nothing is missing or differs."""
         with open_services(self.flow, self.world.connections, self.world.settings) as services:
-            found = verify(self.flow, services, None, __version__)
+            found = verify(self.flow, services, None)
         assert [str(problem) for problem in found.problems] == []
         read = {t: c.read for t, c in found.state.ledger.tables.items() if "." in t}
         assert read == {f"shop.{t}": self.writer.written.rows(t) for t in KEYS}

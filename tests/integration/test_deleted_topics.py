@@ -133,7 +133,7 @@ class Till:
     def verified(self) -> tuple[list[str], list[str]]:
         """Return what the ledger says of the sink: problems, and what was accepted as another."""
         with self.services() as services:
-            found = verify(self.shop.flow, services, None, __version__)
+            found = verify(self.shop.flow, services, None)
         accepted = [what for _, what in found.looked_at if "was accepted as another topic at" in what]
         return [str(problem) for problem in found.problems], accepted
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from databus import Flow, Kafka, __version__
+from databus import Flow, Kafka
 from databus.core.batching import Batching
 from databus.core.state.checkpoint import HistoryEntry
 from databus.ops.ledger.verify import verify
@@ -77,7 +77,7 @@ def written(count: int, partitions: int = 2) -> list[dict[str, Any]]:
 def committed(world: KafkaWorld, flow: Flow) -> HistoryEntry:
     """Return the oldest batch of a flow, after verifying its ledger."""
     with open_services(flow, world.connections, world.settings) as services:
-        assert [str(problem) for problem in verify(flow, services, None, __version__).problems] == []
+        assert [str(problem) for problem in verify(flow, services, None).problems] == []
         return [entry for entry in services.store.history(flow.name, 1000) if entry.action == "commit"][-1]
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from databus import Batching, Kafka, __version__
+from databus import Batching, Kafka
 from databus.checkpoints.connection.session import start_client
 from databus.core.errors import RecordingError
 from databus.ops.ledger.show import read_ledger, summary
@@ -56,7 +56,7 @@ class Place:
 
     def verify(self, last: int | None = None) -> Verification:
         with open_services(self.shop.flow, self.world.connections, self.world.settings) as services:
-            return verify(self.shop.flow, services, last, __version__)
+            return verify(self.shop.flow, services, last)
 
     def problems(self, last: int | None = 0) -> list[str]:
         return [str(problem) for problem in self.verify(last).problems]
@@ -394,7 +394,7 @@ def test_what_was_not_recorded_is_filled_in_by_the_next_claim(world: World, monk
         reports = Reports(records).newest(shop.name, 100)
     assert sorted(r.batch for r in reports if r.refilled) == list(range(1, lost.batches + 1))
     with open_services(shop.flow, world.connections, world.settings) as services:
-        found = verify(shop.flow, services, None, __version__)
+        found = verify(shop.flow, services, None)
     assert [str(p) for p in found.problems] == []
     assert found.state.unpaged == 0
     shop.assert_all_arrived_once()
@@ -409,7 +409,7 @@ def test_log_that_was_purged_is_said_and_not_held_against_the_ledger(world: Worl
         cursor.execute("SHOW MASTER STATUS")
         cursor.execute(f"PURGE BINARY LOGS TO '{cursor.fetchone()[0]}'")
     with open_services(shop.flow, world.connections, world.settings) as services:
-        found = verify(shop.flow, services, None, __version__)
+        found = verify(shop.flow, services, None)
     assert [str(p) for p in found.problems] == []
     told = [what for subject, what in found.looked_at if subject == "log"]
     assert told
@@ -429,7 +429,7 @@ def test_merged_batches_are_proved_and_traced_as_what_they_are(world: World) -> 
 
     def verified() -> dict[str, list[str]]:
         with open_services(shop.flow, world.connections, world.settings) as services:
-            verification = verify(shop.flow, services, None, __version__)
+            verification = verify(shop.flow, services, None)
         assert [str(p) for p in verification.problems] == []
         told: dict[str, list[str]] = {}
         for subject, what in verification.looked_at:

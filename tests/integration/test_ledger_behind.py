@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Kafka, __version__
+from databus import Batching, Kafka
 from databus.checkpoints.connection.session import start_client
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import CheckpointConflictError, CheckpointError
@@ -51,7 +51,7 @@ class TwoSinks:
 
     def verify(self) -> Verification:
         with open_services(self.shop.flow, self.world.connections, self.world.settings) as services:
-            return verify(self.shop.flow, services, None, __version__)
+            return verify(self.shop.flow, services, None)
 
     def problems(self) -> list[str]:
         return [str(problem) for problem in self.verify().problems]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
 from databus.binlog.segments.kept_segments import KeptSegments
 from databus.core.errors import (
     CheckpointUnavailableError,
@@ -223,7 +223,7 @@ def test_a_log_that_was_replaced_is_named_by_every_verb_and_gone_on_with_knowing
     with table.services() as services:
         (gap,) = services.store.gaps(table.name)
         assert (gap.start, gap.end, gap.cause, gap.who) == (former, on_it, REPLACED, ADA.who)
-        found = verify(table.flow, services, None, __version__)
+        found = verify(table.flow, services, None)
         assert [str(problem) for problem in found.problems] == []
         ledger = found.state.ledger
         moved_rows = SpanState.DISPATCHED
@@ -314,7 +314,7 @@ def test_a_way_onto_the_new_log_that_is_cut_off_is_taken_again(
     table.run()
     table.assert_sinks_hold_the_table()
     with table.services() as services:
-        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+        assert [str(problem) for problem in verify(table.flow, services, None).problems] == []
 
 
 def test_what_the_former_log_still_held_is_mended_by_the_tables(table: Table) -> None:
@@ -332,7 +332,7 @@ def test_what_the_former_log_still_held_is_mended_by_the_tables(table: Table) ->
     with table.services() as services:
         (gap,) = services.store.gaps(table.name)
         assert (gap.cause, gap.decision) == (REPLACED, "mended by snapshot 1")
-        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+        assert [str(problem) for problem in verify(table.flow, services, None).problems] == []
 
 
 def _deletes(sql: Callable[..., Any]) -> None:
@@ -378,7 +378,7 @@ def test_a_replaced_log_that_has_deleted_the_flows_file_is_not_taken_for_a_purge
     if told:
         _both_logs_are_traced(table, former)
     with table.services() as services:
-        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+        assert [str(problem) for problem in verify(table.flow, services, None).problems] == []
 
 
 def _both_logs_are_traced(table: Table, former: BinlogOffset) -> None:

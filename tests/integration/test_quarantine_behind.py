@@ -66,7 +66,7 @@ class TwoTopics(Desk):
 
     def problems(self) -> list[str]:
         with self.services() as services:
-            return [str(problem) for problem in verify(self.flow, services, None, "test").problems]
+            return [str(problem) for problem in verify(self.flow, services, None).problems]
 
 
 def _extra(told: dict[str, Any]) -> dict[str, Any]:

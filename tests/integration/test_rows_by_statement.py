@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Flow, Kafka, MysqlBinlog, __version__
+from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.core.errors import DecodeError
 from databus.core.state.backfill import Aim, Mode
 from databus.demo.consumers import topic_records
@@ -141,12 +141,12 @@ def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_tha
         return [json.loads(key)["id"] for key, _ in records if key]
 
     with open_services(flow, world.connections, world.settings) as services:
-        assert verify(flow, services, None, __version__).problems == ()  # in front of it
+        assert verify(flow, services, None).problems == ()  # in front of it
         mediation.execute(flow, services, "skip", Target(place=behind), Attribution("ada", "set right by hand"))
         world.run(flow)
         insert(7, "ROW")
         mediation.execute(flow, services, "skip", Target(place="latest"), Attribution("ada", "in a hurry"))
-        verified = verify(flow, services, None, __version__)
+        verified = verify(flow, services, None)
         assert verified.problems == ()
         rewind = mediation.preview(flow, services, "rewind", Target(place=began))
         assert (rewind.passed.rows[f"{name}.t"], rewind.passed.complete) == (2, True)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from databus import __version__
 from databus.cli.terminal.exits import ERROR
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import ERR, OUT, Format, show_one, show_rows
@@ -42,7 +41,7 @@ def ledger(
     Statements (TRUNCATE, DDL) are rows of the log as well: a table of their own, and at a search sink no documents.
     """
     with opened(flow, dags) as (spec, services):
-        verification = verify(spec, services, last, __version__) if check else None
+        verification = verify(spec, services, last) if check else None
         state = verification.state if verification else read_ledger(spec, services)
     shown = summary(state)
     if output is Format.TABLE:

@@ -36,6 +36,13 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
 _NEVER_HASHED = frozenset({"on_reject", "on_key_change"})
 """Options of sinks that no databus ever put into a hash."""
 
+PLAN_CODE = "0.1.0"
+"""Version of databus since which rows of a planned range go where they go, in their order: part of each plan's hash.
+
+A plan in flight is finished by any later version of the same PLAN_CODE. So it is raised only with a change after which
+that would lose or repeat rows, and not with a release (ADR 58).
+"""
+
 FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 """What a flow may be called."""
 
@@ -150,28 +157,28 @@ class Flow(Spec):
             "alerts": [a.to_json() for a in self.alerts],
         }
 
-    def spec_hash(self, code_version: str) -> str:
-        """Return 16 hex digits that change with anything that decides the output of a batch."""
+    def spec_hash(self, code: str) -> str:
+        """Return 16 hex digits that change with anything that decides the output of a batch, `PLAN_CODE` with it."""
         source, sinks = self.source.deciding(), tuple(sink.deciding() for sink in self.sinks)
-        return _hash(self.model_copy(update={"source": source, "sinks": sinks}), code_version)
+        return _hash(self.model_copy(update={"source": source, "sinks": sinks}), code)
 
-    def takes_up(self, spec_hash: str, code_version: str) -> bool:
+    def takes_up(self, spec_hash: str, code: str) -> bool:
         """Return whether a plan that was made under a definition with this hash may be finished under this one."""
-        return spec_hash in self.hashes_alike(code_version)
+        return spec_hash in self.hashes_alike(code)
 
-    def hashes_alike(self, code_version: str) -> Iterator[str]:
+    def hashes_alike(self, code: str) -> Iterator[str]:
         """Yield the hashes of this definition and of all whose plans it may finish.
 
         Hashes of plans that an earlier databus left hold all settings of source and sinks: these are known as long as
         nothing was changed but what `SourceSpec.alike` names.
         """
-        yield self.spec_hash(code_version)
+        yield self.spec_hash(code)
         for source in (self.source, *self.source.alike()):
-            yield _hash(self.model_copy(update={"source": source}), code_version)
+            yield _hash(self.model_copy(update={"source": source}), code)
 
 
-def _hash(flow: Flow, code_version: str) -> str:
+def _hash(flow: Flow, code: str) -> str:
     """Return the hash of a definition with all settings of its source and sinks."""
     spec = {k: v for k, v in flow.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
     spec["sinks"] = [{k: v for k, v in s.to_json().items() if k not in _NEVER_HASHED} for s in flow.sinks]
-    return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]
+    return hashlib.sha256(canonical_json({"spec": spec, "code": code})).hexdigest()[:16]

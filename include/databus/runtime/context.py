@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import Flow
+from databus.core.flow import PLAN_CODE, Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.positions.topics_read import TopicsReadStore
 from databus.core.protocols.optional_source import SnapshotSource
@@ -46,12 +46,14 @@ class RunIdentity:
     Attributes:
         run_id: Airflow run id, or "local:<host>:<pid>".
         run_url: address of the run's page; "" when unknown.
-        code_version: version of the package, part of the spec hash.
+        code_version: version of the package, for reports.
+        plan_code: what stands for the code in the spec hash.
     """
 
     run_id: str
     run_url: str
     code_version: str
+    plan_code: str = PLAN_CODE
 
 
 @dataclass
@@ -128,11 +130,11 @@ class FlowSession:
     @cached_property
     def spec_hash(self) -> str:
         """Hash of the flow and the code that runs it."""
-        return self.flow.spec_hash(self.identity.code_version)
+        return self.flow.spec_hash(self.identity.plan_code)
 
     def takes_up(self, plan: Plan) -> bool:
         """Return whether a plan in flight may be finished by the flow and the code as they are."""
-        return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.code_version)
+        return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.plan_code)
 
     def sink_spec(self, name: str) -> SinkSpec:
         """Return the spec of a sink by its name."""

@@ -85,7 +85,7 @@ class Stopped:
     def planned(self) -> PlannedBatch:
         source: Any = self.log
         recorder: Any = None
-        who = RunIdentity("run", "", f"{self.definition}")
+        who = RunIdentity("run", "", "1", f"{self.definition}")
         self.session = FlowSession(
             self.flow, Settings("t", "", ""), self.store, recorder, SystemClock(), None, who, source,
             {"search": self.index},

@@ -138,7 +138,7 @@ class Indexed:
         """Plan as a run does that has just claimed the flow."""
         log: Any = self.log
         recorder: Any = None
-        who = RunIdentity("run", "", f"{self.definition}")
+        who = RunIdentity("run", "", "1", f"{self.definition}")
         session = FlowSession(
             self.flow, Settings("t", "", ""), self.store, recorder, SystemClock(), None, who, log,
             {"search": UnmarkedSink("search")},

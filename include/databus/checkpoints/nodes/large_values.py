@@ -125,15 +125,20 @@ class LargeValues:
 
 
 def reference(data: bytes) -> str | None:
-    """Return the name of the value that a node's content refers to, None where the content is the value itself."""
+    """Return the name of the value that a node's content refers to, None where the content is the value itself.
+
+    Raises:
+        CheckpointFormatError: a reference of a version that this databus does not know.
+    """
     if len(data) > 200 or f'"{_KEY}"'.encode() not in data:
         return None
     try:
         found = json.loads(data)
     except ValueError:
         return None
-    if not isinstance(found, dict) or set(found) != {"v", _KEY, _SALT, "bytes"}:
+    if not isinstance(found, dict) or not {_KEY, _SALT} <= found.keys():
         return None
+    REFERENCE.read(found)
     return _name(str(found[_KEY]), str(found[_SALT]))
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from databus.core.batches.receipts import CHECK
-from databus.core.flow import Flow
+from databus.core.flow import PLAN_CODE, Flow
 from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.evidence import Evidence
@@ -48,27 +48,26 @@ class Verification:
         }
 
 
-def verify(flow: Flow, services: Services, last: int | None, code_version: str) -> Verification:
+def verify(flow: Flow, services: Services, last: int | None) -> Verification:
     """Derive the ledger again and compare; changes nothing. A flow that goes on meanwhile is looked at once more.
 
     Args:
         flow: the flow.
         services: where to connect.
         last: read only so many of the newest batches again from the log; None for all.
-        code_version: of this package, part of the flow's spec hash.
 
     Raises:
         DatabusError: ZooKeeper, SQL, a sink or the source does not answer: nothing can be said.
     """
     for attempt in range(_ROUNDS):
-        found = _verify(flow, services, last, code_version)
+        found = _verify(flow, services, last)
         moved = services.store.load(flow.name) != found.state.checkpoint
         if not found.problems or not moved or attempt == _ROUNDS - 1:
             return found
     raise AssertionError("unreachable")
 
 
-def _verify(flow: Flow, services: Services, last: int | None, code_version: str) -> Verification:
+def _verify(flow: Flow, services: Services, last: int | None) -> Verification:
     state = read_ledger(flow, services)
     with RecordStore(services.settings.records_url) as records:
         reports = LedgerReports(records).facts(flow.name)
@@ -85,7 +84,7 @@ def _verify(flow: Flow, services: Services, last: int | None, code_version: str)
         _reports(state, reports, alone),
         quarantine_evidence(state, held, checked, _own(state, reports, in_flight, alone)),
         *sinks_evidence(flow, services, state, alone),
-        _log(flow, services, state, (last, code_version), reports),
+        _log(flow, services, state, last, reports),
     ]
     problems = [*state.ledger.problems, *(Discrepancy(e.subject, p) for e in evidence for p in e.problems)]
     return Verification(state, tuple((e.subject, what) for e in evidence for what in e.looked_at), tuple(problems))
@@ -246,10 +245,9 @@ def _own(
 
 
 def _log(
-    flow: Flow, services: Services, state: LedgerState, how: tuple[int | None, str], reports: Sequence[ReportFact]
+    flow: Flow, services: Services, state: LedgerState, last: int | None, reports: Sequence[ReportFact]
 ) -> Evidence:
-    last, code_version = how
     spans = state.ledger.spans if last is None else state.ledger.spans[len(state.ledger.spans) - last :]
-    alike = {"", *flow.hashes_alike(code_version)}
+    alike = {"", *flow.hashes_alike(PLAN_CODE)}
     other = frozenset(report.batch for report in reports if report.spec_hash not in alike)
     return log_evidence(flow, services, spans, other)

@@ -306,7 +306,7 @@ class _Replays:
 
     def _takes_up(self, pending: Plan, taken: Sequence[HeldRow]) -> bool:
         """Return whether a replay in flight may be finished by flow and code as they are (see `Flow.takes_up`)."""
-        specs = self._flow.hashes_alike(self.session.identity.code_version)
+        specs = self._flow.hashes_alike(self.session.identity.plan_code)
         return any(_hash(spec, taken) == pending.spec_hash for spec in specs)
 
     @property

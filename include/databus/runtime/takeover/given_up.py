@@ -39,7 +39,8 @@ def abandon(
         raise PlanChangedError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
             f"(already in: {', '.join(closed.held)})",
-            hint="Put the former definition back until this batch is committed, then change the flow.",
+            hint="Put the former definition back until this batch is committed, then change the flow; "
+            "or the former databus, where only that was changed.",
         )
     log.warning(
         "flow %s: batch %d %s %s and %s: planned anew",

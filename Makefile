@@ -154,7 +154,7 @@ docker/secrets.env:
 	@echo "wrote $@"
 
 ##@ Set it up
-.PHONY: setup java lock ui clean
+.PHONY: setup java lock wheels ui clean
 setup: $(READY) ## Make .venv with the pinned requirements and databus itself
 
 # Debian keeps venv's pip in a package of its own.
@@ -187,6 +187,9 @@ java: setup ## Find Java 17, or install it where that is possible (root on Debia
 
 lock: setup ## Compile requirements.in to requirements.txt (ARGS="--upgrade-package X" moves one)
 	$(BIN)/uv pip compile --python $(BIN)/python --quiet --no-annotate --no-header --output-file requirements.txt requirements.in $(ARGS)
+
+wheels: setup ## Build the wheels databus and databus-sandbox into dist (needs no network)
+	$(BIN)/python packaging/wheels.py dist
 
 ui: ## Build the pages of Airflow's plugin (Node 20) into include/databus/web/bundle, which is committed
 	cd ui && npm ci --no-audit --no-fund && npm run --silent build

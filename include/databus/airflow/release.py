@@ -12,7 +12,7 @@ from databus.core.errors.config import PackageVersionError
 from databus.core.packages import require
 
 OLDEST, NEWEST = (3, 1), (3, 3)
-"""Minor releases between which the tests were run (docs/install/packages.md)."""
+"""Minor releases that were tried; how far, says docs/install/packages.md."""
 
 
 def require_airflow(what: str = "databus.airflow") -> None:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from databus.airflow.backfills.params import asked_of
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowFailException, AirflowSkipException
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.packages import install_command, lacking

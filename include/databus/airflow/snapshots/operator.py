@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Param
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowException, AirflowFailException, AirflowSkipException
 from databus.airflow.notifiers import AlertNotifier
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome

@@ -128,9 +128,9 @@ def _connection(connections: ConnectionSource, conn_id: str, wanted: str) -> Fin
 
 def _python() -> Finding:
     text = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] in ((3, 11), (3, 12), (3, 13)):
+    if sys.version_info[:2] in ((3, 11), (3, 12)):
         return Finding("python", Level.OK, text)
-    return Finding("python", Level.ERROR, text, "Use Python 3.11, 3.12 or 3.13.", "environment_version")
+    return Finding("python", Level.ERROR, text, "Use Python 3.11 or 3.12.", "environment_version")
 
 
 def _package(name: str, wanted: str, extra: str = "") -> Finding:

@@ -18,6 +18,8 @@ COVERAGE := $(BIN)/coverage
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
 COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
+# What `make test-lowest` runs beside the unit tests: a flow through Spark Connect into Kafka.
+ONE_FLOW := tests/integration/test_path.py::test_connect_engine
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
@@ -45,7 +47,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -57,6 +59,9 @@ test-changed: setup java ## What a change touches, by imports and names, in abou
 
 test-loaded: setup java kernels ## A sample of the server tests beside two busy loops
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
+
+test-lowest: setup java ## The lowest versions that pyproject allows, in an environment of its own: unit tests and a flow (needs a package registry)
+	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit $(ONE_FLOW))
 
 kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them, and the tests' byte code (`make test` does)
 $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py)
@@ -179,7 +184,7 @@ docker/secrets.env:
 	@echo "wrote $@"
 
 ##@ Set it up
-.PHONY: setup java lock ui clean
+.PHONY: setup java lock wheels ui clean
 setup: $(READY) ## Make .venv with the pinned requirements and databus itself
 
 # Debian keeps venv's pip in a package of its own.
@@ -212,6 +217,9 @@ java: setup ## Find Java 17, or install it where that is possible (root on Debia
 
 lock: setup ## Compile requirements.in to requirements.txt (ARGS="--upgrade-package X" moves one)
 	$(BIN)/uv pip compile --python $(BIN)/python --quiet --no-annotate --no-header --output-file requirements.txt requirements.in $(ARGS)
+
+wheels: setup ## Build the wheels databus and databus-sandbox into dist (needs no network)
+	$(BIN)/python packaging/wheels.py dist
 
 ui: ## Build the pages of Airflow's plugin (Node 20) into include/databus/web/bundle, which is committed
 	cd ui && npm ci --no-audit --no-fund && npm run --silent build

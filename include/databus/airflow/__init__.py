@@ -23,6 +23,10 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in __all__ and flows_only():
         return _no_dag
+    if name in __all__:
+        from databus.airflow.release import require_airflow
+
+        require_airflow()
     if name == "flow_dag":
         from databus.airflow.dags import flow_dag
 

@@ -17,7 +17,9 @@ class AirflowConnections:
     @staticmethod
     def missing() -> tuple[type[Exception], ...]:
         """Return what Airflow raises for a connection that it does not know."""
-        from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        from databus.airflow.moved import AirflowNotFoundException
 
         return (AirflowNotFoundException, AirflowRuntimeError)
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, AssetWatcher
+from airflow.sdk import DAG, Asset, AssetWatcher
 
+from databus.airflow.moved import AssetOrTimeSchedule
 from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, every_or_window, flow_schedule
 from databus.airflow.triggers import ChangesTrigger
 from databus.checks.expected import expected_checks

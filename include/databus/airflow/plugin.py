@@ -13,9 +13,13 @@ from typing import Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 import databus.web
-from databus.airflow import preload
-from databus.airflow.timetable import StaggeredTimetable
-from databus.web.app import FirstUse, create_app
+from databus.airflow.release import require_airflow
+
+require_airflow("databus's plugin")  # before a name is asked for that an older one lacks
+
+from databus.airflow import preload  # noqa: E402
+from databus.airflow.timetable import StaggeredTimetable  # noqa: E402
+from databus.web.app import FirstUse, create_app  # noqa: E402
 
 _BUNDLE = Path(databus.web.__file__).parent / "bundle"
 _PREFIX = "/databus"

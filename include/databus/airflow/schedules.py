@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from airflow.sdk.bases.timetable import BaseTimetable
 from airflow.sdk.definitions.asset import BaseAsset
 from airflow.timetables._cron import CronMixin
 from airflow.timetables.base import TimeRestriction
@@ -19,6 +18,7 @@ from croniter.croniter import CroniterBadCronError, CroniterBadDateError
 from dateutil.relativedelta import relativedelta
 from pendulum import instance
 
+from databus.airflow.moved import BaseTimetable
 from databus.airflow.timetable import staggered
 from databus.core.errors.config import ConfigError
 from databus.core.former_names import at_caller, caller, warn_of_former
@@ -134,7 +134,7 @@ def _gaps(given: Any) -> list[timedelta]:
 
 def _core(timetable: Any) -> CoreTimetable:
     """Return a timetable as Airflow's scheduler will have it: written down and read back."""
-    from airflow.serialization.encoders import coerce_to_core_timetable  # a task's process has no use for it
+    from databus.airflow.moved import coerce_to_core_timetable  # a task's process has no use for it
 
     try:
         return coerce_to_core_timetable(timetable)

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowException, AirflowFailException
 from databus.airflow.operators.task import airflow_outcome
 from databus.core.flow import Flow
 from databus.core.former_names import seconds_of_former

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator, Param
-from airflow.sdk.exceptions import AirflowFailException
 
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.dags_beside import PARAM_SCHEMA, dag_beside, tables_param
+from databus.airflow.moved import AirflowFailException
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.core.flow import Flow

@@ -26,6 +26,7 @@ from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
+from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
 _NONE = "no flows: no Python file of the DAG folder makes one"
@@ -95,12 +96,15 @@ def validate(
 ) -> None:
     """Validate every DAG file, flow and ring of mirrors.
 
-    All faults of a flow are listed at once; a valid flow has one line. Exit code 2 when anything is wrong.
+    All faults of a flow are listed at once; a valid flow has one line. A package that one of its kinds needs and that
+    is not installed here is a fault. Exit code 2 when anything is wrong.
 
     With --connect flows are compared with their tables; a source that does not answer gives exit code 4.
     """
     found, broken = discover(dags)
-    findings = [(f, list(_of_tables(f.flow)) if connect else []) for f in found]
+    settings = Settings.from_environment()
+    unpacked = [(f, missing_packages(f.flow, settings)) for f in found]
+    findings = [(f, told or list(_of_tables(f.flow) if connect else ())) for f, told in unpacked]
     rows: list[dict[str, Any]] = [
         {"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None}
         for f, told in findings

@@ -15,6 +15,7 @@ from databus.cli.terminal.lazy_commands import LazyCommands
 from databus.cli.terminal.output import ERR, print_advice
 from databus.core.errors.entries import more_of
 from databus.core.errors.root import DatabusError
+from databus.core.packages import lacking, naming_packages
 
 PANELS: dict[str, dict[str, str]] = {
     "Run and look at flows": {
@@ -64,10 +65,12 @@ class Commands(LazyCommands):
     }
     panels: ClassVar[dict[str, str]] = {name: panel for panel, commands in PANELS.items() for name in commands}
     renamed: ClassVar[dict[str, str]] = {"claim": "large-value"}
+    extras: ClassVar[dict[str, str]] = {"sandbox": "sandbox", "bench": "sandbox"}
 
 
+_SERVERS = "" if lacking("sandbox") else "`databus sandbox up`, "
 EPILOG = "\n".join((
-    "First steps: `databus sandbox up`, `databus doctor`, `databus flows list`, then `databus run` one of the flows.",
+    f"First steps: {_SERVERS}`databus doctor`, `databus flows list`, then `databus run` one of the flows.",
     "",
     *MEANINGS,
 ))  # fmt: skip
@@ -122,7 +125,8 @@ def main(command: Sequence[str] = ()) -> None:
     # What is loaded stays: the default, a look at 700 new objects, takes a tenth of a command's start.
     gc.set_threshold(50_000)
     try:
-        app([*command, *sys.argv[1:]])
+        with naming_packages("this command"):
+            app([*command, *sys.argv[1:]])
     except DatabusError as error:
         if _state["debug"]:
             raise

@@ -104,6 +104,10 @@ class SourceSpec(Spec):
         """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
         return ()
 
+    def extras(self) -> tuple[str, ...]:
+        """Return the extras of databus whose packages it needs once it is opened; see `core/packages.py`."""
+        return ()
+
     def undecodable(self) -> tuple[tuple[str, str, str], ...]:
         """Return (column at the source, reason of a flag, severity) of values that are not delivered flagged."""
         return ()
@@ -318,6 +322,10 @@ class SinkSpec(Spec):
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
+        return ()
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the extras of databus whose packages it needs once it is opened; see `core/packages.py`."""
         return ()
 
     def datasets(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from sqlalchemy.exc import (
 
 from databus.core.errors.batch import RecordingError
 from databus.core.errors.config import ConfigError
+from databus.core.packages import require
 from databus.core.private_files import FILE_MODE, private_folder
 from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate
@@ -50,6 +51,7 @@ class RecordStore:
 
     Raises:
         ConfigError: not a URL of SQLite or PostgreSQL.
+        PackageMissingError: the driver of PostgreSQL is not installed.
     """
 
     def __init__(self, url: str) -> None:
@@ -168,8 +170,11 @@ def _parsed(url: str) -> sa.URL:
     backend = parsed.get_backend_name()
     if backend not in _INSERT:
         raise ConfigError(f"DATABUS_RECORDS_URL: records cannot be kept in {backend}", hint=f"Write {known}.")
+    if backend != "postgresql":
+        return parsed
+    require(("postgres",), "DATABUS_RECORDS_URL: the records store in PostgreSQL")
     # SQLAlchemy's default driver for PostgreSQL is another one than ours.
-    return parsed.set(drivername="postgresql+psycopg") if backend == "postgresql" else parsed
+    return parsed.set(drivername="postgresql+psycopg")
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:

@@ -8,6 +8,10 @@ import tempfile
 import pytest
 
 from databus.core.batches.counts import TableCounts
+from databus.core.errors import PackageMissingError
+from databus.records.quality import result as evaluation
+from databus.records.quality.data_docs import DataDocs
+from databus.records.quality.findings import findings
 from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
@@ -95,3 +99,27 @@ def test_reading_reports_loads_no_heavy_module(module):
 
     code = f"import sys, databus.records.reports, databus.records.quality.result; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_without_great_expectations_rows_are_added_up_alike(store, monkeypatch, tmp_path, odd):
+    tables = {"shop.orders": TableCounts(10, 1, 1, 7 if odd else 8), "shop.items": TableCounts(2, 0, 0, 2)}
+    full = judged(store, report(1, "r", checks=(), tables=tables))
+    monkeypatch.setattr(evaluation, "lacking", lambda _: ("great-expectations",))
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+    plain = evaluate_run(store, "orders_to_kafka", "r", NOON, docs=DataDocs(tmp_path / "docs"))
+    assert (plain.success, plain.worst) == (full.success, full.worst) == (not odd, "fail" if odd else None)
+    assert findings(plain.result) == findings(full.result)
+    assert len(findings(plain.result)) == 2
+    assert Reports(store).quality("orders_to_kafka", "r") == plain.result
+    assert (plain.data_docs, (tmp_path / "docs").exists()) == ("", False)
+
+
+def test_checks_without_great_expectations_are_refused(store, monkeypatch):
+    judged(store, report(1, "r"))
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+    with monkeypatch.context() as patched:
+        patched.setattr("databus.core.packages.find_spec", lambda name: name if name == "pandas" else None)
+        with pytest.raises(PackageMissingError, match=r"needs great-expectations, which is not installed") as caught:
+            evaluate_run(store, "orders_to_kafka", "r", NOON)
+    assert "pip install 'databus[quality]'" in caught.value.hint

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn
 
-from airflow.sdk import DAG, BaseOperator, DeltaDataIntervalTimetable, Param
+from airflow.sdk import DAG, BaseOperator, Param
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from databus.airflow.assets import emit_backfilled
 from databus.airflow.backfills.alerts import backfill_callbacks
 from databus.airflow.backfills.params import run_type_of
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowSkipException, DeltaDataIntervalTimetable, TaskDeferred
 from databus.airflow.operators.audit import with_outputs
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity

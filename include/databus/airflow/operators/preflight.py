@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import AssetOrTimeSchedule, BaseOperator
+from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AssetOrTimeSchedule
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.reporting.lineage import close_left_open

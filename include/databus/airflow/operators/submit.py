@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowException, AirflowFailException, AirflowSkipException
 from databus.airflow.operators.submit_hook import DrainingSubmitHook
 from databus.airflow.operators.task import airflow_outcome, run_identity
 from databus.airflow.reporting.lineage import LineageOfRun, window_lineage

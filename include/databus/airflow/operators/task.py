@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-
 from databus import __version__
+from databus.airflow.moved import AirflowException, AirflowFailException, AirflowSkipException
 from databus.core.errors.checkpoint import FlowPausedError
 from databus.core.errors.entries import told_with_more
 from databus.core.errors.root import DatabusError

@@ -68,7 +68,7 @@ def dag_of(context: Any) -> str:
 
 
 def _airflow() -> str:
-    from airflow.sdk.configuration import conf
+    from databus.airflow.moved import conf
 
     base: str = conf.get("api", "base_url", fallback="http://localhost:8080/")
     return base.rstrip("/")

@@ -59,8 +59,9 @@ def _deadline(flow: Flow) -> Any:
     longest = rules_of(flow).run_time
     if longest is None or AlertKind.DEADLINE in rules_of(flow).off:
         return None
-    from airflow.sdk.definitions.callback import AsyncCallback
     from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+    from databus.airflow.moved import AsyncCallback
 
     callback = AsyncCallback("databus.airflow.notifiers.AlertNotifier", {"flow": flow.to_json(), "kind": "deadline"})
     return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, callback)

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from databus.airflow.backfills.params import asked_of
 from databus.airflow.connections import AirflowConnections
+from databus.airflow.moved import AirflowFailException, AirflowSkipException
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
+from databus.core.packages import install_command, lacking
 from databus.core.settings import Settings
 from databus.core.state.backfill import dag_name
 
@@ -81,7 +83,10 @@ def close_left_open(flow: Flow, context: Any) -> None:
 
 
 def _teller(flow: Flow) -> LineageTeller | None:
-    """Return what sends a flow's events; None where the provider is switched off or cannot be set up."""
+    """Return what sends a flow's events; None where the provider is not there, switched off or cannot be set up."""
+    if lacking("lineage"):
+        log.info("flow %s: lineage is not sent: %s", flow.name, install_command("lineage"))
+        return None
     try:
         return _configured(flow)
     except Exception:  # the configuration is the user's; what it lacks must not fail a window

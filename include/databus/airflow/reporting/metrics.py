@@ -19,7 +19,7 @@ def emit_batch(report: BatchReport) -> None:
 
 def emit(points: Iterable[Point]) -> None:
     """Emit points; what goes wrong with that is logged."""
-    from airflow.sdk.observability import stats
+    from databus.airflow.moved import stats
 
     try:
         plain = not _tags_travel()
@@ -38,7 +38,7 @@ def emit(points: Iterable[Point]) -> None:
 
 def _tags_travel() -> bool:
     """Return whether the metrics system takes tags: plain StatsD drops them, and all flows would be one."""
-    from airflow.sdk.configuration import conf
+    from databus.airflow.moved import conf
 
     if not conf.getboolean("metrics", "statsd_on", fallback=False):
         return True

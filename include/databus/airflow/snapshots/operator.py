@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Param
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.dags_beside import PARAM_SCHEMA, dag_beside, tables_param
+from databus.airflow.moved import AirflowException, AirflowFailException, AirflowSkipException
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome
 from databus.core.flow import Flow

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from databus.cli.terminal.output import ERR, stdout_for_data
+from databus.core.packages import lacking, require
 
 
 class LazyCommands(TyperGroup):
@@ -27,18 +28,30 @@ class LazyCommands(TyperGroup):
     renamed: ClassVar[dict[str, str]] = {}
     """Old verb of a function → its new one; help does not list it."""
 
+    extras: ClassVar[dict[str, str]] = {}
+    """Command → extra that brings its packages; help lists it where they are installed."""
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Return the names in the order in which help shows them."""
-        return list(self.places)
+        return [name for name in self.places if not self._lacks(name)]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """Return a command, imported now; None when there is none of that name."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported now; None when there is none of that name.
+
+        Raises:
+            PackageMissingError: it comes with an extra that is not installed.
+        """
         if cmd_name not in self.places and cmd_name not in self.renamed:
             # Whoever asks looks next for names that are like it.
-            for name in self.places:
+            for name in self.list_commands(ctx):
                 self._load(name)
             return None
+        if extra := self.extras.get(cmd_name):
+            require((extra,), f"`databus {cmd_name}`")
         return self._load(cmd_name)
+
+    def _lacks(self, name: str) -> bool:
+        return name in self.extras and bool(lacking(self.extras[name]))
 
     def _load(self, name: str) -> Any:
         if name not in self.commands:

@@ -18,6 +18,7 @@ from databus.cli.terminal.output import ERR, Format
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors.config import ConnectionMissingError
 from databus.core.errors.root import DatabusError
+from databus.core.packages import lacking
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow
@@ -87,14 +88,14 @@ def spark_session(address: str) -> Any:
 
 
 def connection_source() -> ConnectionSource:
-    """Return the connections of the command line: a file, AIRFLOW_CONN_ variables, then a running sandbox."""
+    """Return the connections of the command line: a file, AIRFLOW_CONN_ variables, then a sandbox's servers."""
     from databus.connections.environment import ChainedConnections, EnvironmentConnections
     from databus.connections.file import FileConnections
 
     sources: list[ConnectionSource] = []
     if path := os.environ.get("DATABUS_CONNECTIONS"):
         sources.append(FileConnections(Path(path)))
-    sources += [EnvironmentConnections(), _SandboxConnections()]
+    sources += [EnvironmentConnections(), *([] if lacking("sandbox") else [_SandboxConnections()])]
     return ChainedConnections(sources)
 
 

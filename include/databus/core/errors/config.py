@@ -52,6 +52,18 @@ class ConnectionMissingError(ConfigError):
     code = "connection_missing"
 
 
+class PackageMissingError(ConfigError):
+    """A package that comes with an extra of databus is not installed; the hint has the command that brings it."""
+
+    code = "package_missing"
+
+
+class PackageVersionError(ConfigError):
+    """A package is installed in a version that databus cannot work with; the hint says which it can."""
+
+    code = "package_version"
+
+
 class SnapshotConditionError(ConfigError):
     """The condition of a snapshot's rows is none, or the server refuses it."""
 

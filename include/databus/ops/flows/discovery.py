@@ -20,6 +20,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flows_only import given_flows, without_dags
+from databus.core.packages import of_import
 from databus.registry import public_names
 
 
@@ -134,6 +135,12 @@ def _same(name: str, file: Path) -> bool:
     return bool(name) and Path(name).resolve() == file.resolve()
 
 
+def _is_ours(error: BaseException) -> bool:
+    """Return whether the line that failed is one of databus, and not of the file or of what it imports itself."""
+    frames = [at.filename for at in traceback.extract_tb(error.__traceback__) if "importlib" not in at.filename]
+    return bool(frames) and Path(frames[-1]).is_relative_to(Path(databus.__file__).parent)
+
+
 def _what_to_do(file: Path, error: BaseException) -> str:
     if isinstance(error, NameError):
         places = dict.fromkeys((*databus.__all__, *public_names()), "databus")
@@ -141,6 +148,8 @@ def _what_to_do(file: Path, error: BaseException) -> str:
         like = get_close_matches(str(error.name), places, n=1)
         meant = f"Is it `from {places[like[0]]} import {like[0]}`? " if like else ""
         return f"{meant}Import or define the name, or correct it."
+    if isinstance(error, ModuleNotFoundError) and _is_ours(error) and (named := of_import(error, str(file))):
+        return named.hint
     if isinstance(error, ImportError):
         return "Install it where flows are read (here and beside Airflow's DAG processor), or correct the import."
     if isinstance(error, SyntaxError):

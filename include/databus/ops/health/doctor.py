@@ -7,51 +7,53 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from databus.checkpoints.connection.acls import examine_access
 from databus.core.connections import ConnectionSource
-from databus.core.errors.config import ConnectionMissingError
+from databus.core.errors.config import ConnectionMissingError, PackageMissingError, PackageVersionError
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
+from databus.core.packages import install_command, require_one_version, version_of
 from databus.core.private_files import wider
 from databus.core.settings import Settings
 from databus.ops.health.alerts import channels_of
+from databus.ops.health.packages import missing_packages
 from databus.ops.health.preflight import preflight
 from databus.ops.health.security import examine_security
 from databus.ops.services import open_services
 
 _NAMED = 5
 
-_PACKAGES = {
-    "apache-airflow": "3.3",
-    "pyspark": "4.1",
-    "pyspark-client": "4.1",
-    "pyarrow": "",
-    "numba": "",
-    "mysql-replication": "1.",
-    "confluent-kafka": "2.",
-    "kazoo": "2.",
-    "great-expectations": "1.",
+_PACKAGES = {"kazoo": "2.", "sqlalchemy": "2."}
+"""Package that every flow needs → beginning of the versions that it was tested with."""
+
+_OF_EXTRAS = {
+    "apache-airflow": ("3.3", "airflow"),
+    "pyspark": ("4.1", "spark"),
+    "pyspark-client": ("4.1", "airflow"),
+    "pyarrow": ("", "spark"),
+    "numba": ("", "spark"),
+    "mysql-replication": ("1.", "mysql"),
+    "confluent-kafka": ("2.", "kafka"),
+    "opensearch-py": ("3.", "elasticsearch"),
+    "great-expectations": ("1.", "quality"),
+    "openlineage-python": ("1.", "lineage"),
+    "psycopg": ("3.", "postgres"),
 }
+"""Package that some flows need → the same, and the extra that brings it."""
 
 
 def examine_environment() -> list[Finding]:
     """Look at Python, packages and Java of this machine."""
     findings = [_python()]
     findings += [_package(name, wanted) for name, wanted in _PACKAGES.items()]
-    if _version("pyspark") != _version("pyspark-client"):
-        findings.append(
-            Finding(
-                "pyspark and pyspark-client",
-                Level.ERROR,
-                f"versions differ: {_version('pyspark')} and {_version('pyspark-client')}",
-                "Install both at the same version: pyspark-client overwrites pyspark's files.",
-                "environment_version",
-            )
-        )
+    findings += [_package(name, wanted, extra) for name, (wanted, extra) in _OF_EXTRAS.items()]
+    try:
+        require_one_version("pyspark", "pyspark-client")
+    except PackageVersionError as error:
+        findings.append(Finding.of("pyspark and pyspark-client", error))
     java = shutil.which("java")
     findings.append(
         Finding("java", Level.OK, java)
@@ -70,9 +72,11 @@ def examine_environment() -> list[Finding]:
 def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
     """Look at every connection, server, setting and grant a flow needs.
 
-    A connection that is missing hides nothing of the others, unless it is ZooKeeper's.
+    A connection that is missing hides nothing of the others, unless it is ZooKeeper's. Where packages are missing no
+    server is asked.
     """
-    findings: list[Finding] = []
+    findings = missing_packages(flow, Settings.from_environment())
+    unpacked = bool(findings)
     sinks = (pair for sink in flow.sinks for pair in sink.conn_ids())
     told = (pair for channel in channels_of(flow) for pair in channel.conn_ids())
     pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper_conn_id, "zookeeper"), *told]
@@ -81,6 +85,8 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
         findings.append(finding)
         if finding.level is not Level.ERROR:
             findings += examine_security(connections.get(conn_id))
+    if unpacked:
+        return findings
     wrong = [finding for finding in findings if finding.level is Level.ERROR]
     here = f"connection {flow.zookeeper_conn_id}"
     if any(finding.code != ConnectionMissingError.code or finding.subject == here for finding in wrong):
@@ -127,8 +133,14 @@ def _python() -> Finding:
     return Finding("python", Level.ERROR, text, "Use Python 3.11 or 3.12.", "environment_version")
 
 
-def _package(name: str, wanted: str) -> Finding:
-    found = _version(name)
+def _package(name: str, wanted: str, extra: str = "") -> Finding:
+    found = version_of(name)
+    if found is None and name == "pyspark":
+        hint = f"{install_command(extra)}, where flows are run; what only looks at them needs none."
+        return Finding(name, Level.WARN, "not installed", hint, PackageMissingError.code)
+    if found is None and extra:
+        # Whether a flow needs it is said of that flow.
+        return Finding(name, Level.OK, f"not installed; for flows that need it: {install_command(extra)}")
     if found is None:
         return Finding(name, Level.ERROR, "not installed", f"pip install {name}", "environment_package")
     if not found.startswith(wanted):
@@ -136,13 +148,6 @@ def _package(name: str, wanted: str) -> Finding:
             name, Level.WARN, f"{found}, tested with {wanted}x", "See requirements.txt.", "environment_version"
         )
     return Finding(name, Level.OK, found)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def examine_private_data(settings: Settings) -> Finding:

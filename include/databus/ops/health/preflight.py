@@ -24,6 +24,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
+from databus.ops.health.packages import missing_beside
 from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
@@ -74,7 +75,8 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         of_sinks.append(found)
     parts = {spec.sink_name for spec in flow.sinks}
     removed = [_removed(flow, services, name) for name in behind if name not in parts]
-    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed]
+    unpacked = missing_beside(flow, services.settings)
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed, *unpacked]
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:

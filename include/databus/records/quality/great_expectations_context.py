@@ -8,9 +8,16 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+from databus.core.packages import require
+
 
 def great_expectations() -> ModuleType:
-    """Import Great Expectations without its usage statistics; it imports a module that Python 3.11 deprecates."""
+    """Import Great Expectations without its usage statistics; it imports a module that Python 3.11 deprecates.
+
+    Raises:
+        PackageMissingError: it is not installed.
+    """
+    require(("quality",), "the quality of a run, by its flow's checks and expectations,")
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from databus.core.errors.root import DatabusError
+from databus.core.packages import require, require_one_version
 from databus.runtime.spark.errors import grpc_details
 from databus.runtime.spark.shared_workers import WorkerSharing, retry_policies, unheld
 
@@ -49,9 +50,13 @@ def connect_session(url: str, identity: str) -> Any:
 
     Raises:
         EngineError: the server does not answer.
+        PackageMissingError: pyspark is not installed here.
+        PackageVersionError: pyspark and pyspark-client differ.
     """
     # pyspark.sql.functions build Connect columns only when this says so; the public builder sets it the same way.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    require(("spark",), f"a session on {_address(url)}")
+    require_one_version("pyspark", "pyspark-client")
     from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
     from pyspark.sql.connect.session import SparkSession
 
@@ -89,7 +94,11 @@ def classic_session(master: str | None = None, conf: Mapping[str, str] | None = 
     Args:
         master: Spark master URL; None leaves it to spark-submit.
         conf: further settings.
+
+    Raises:
+        PackageMissingError: pyspark is not installed here.
     """
+    require(("spark",), "a Spark session")
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

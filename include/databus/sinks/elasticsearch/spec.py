@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.packages import require
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -153,12 +154,14 @@ class Elasticsearch(SinkSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Return the open sink; the client connects with the first request."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.elasticsearch.sink import ElasticsearchSink
 
         return ElasticsearchSink(self, connections.get(self.conn_id), context.flow)
 
     def tracing(self, connections: ConnectionSource) -> DocumentReader:
         """Return what reads single documents."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.elasticsearch.tracing import DocumentReader
 
         return DocumentReader(self.sink_name, connections.get(self.conn_id), shared=self.ids == "table_key")
@@ -166,6 +169,10 @@ class Elasticsearch(SinkSpec):
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the connection; a connection of type opensearch serves as well."""
         return ((self.conn_id, "elasticsearch|opensearch"),)
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the client's."""
+        return ("elasticsearch",)
 
     def datasets(self) -> tuple[str, ...]:
         """Return the index template."""

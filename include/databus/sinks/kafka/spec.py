@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
@@ -134,12 +135,14 @@ class Kafka(SinkSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Resolve the connection; brokers are contacted by the first call that needs them."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.kafka.sink import KafkaSink
 
         return KafkaSink(self, connections.get(self.conn_id), context)
 
     def tracing(self, connections: ConnectionSource) -> TopicReader:
         """Return what reads single records."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.kafka.client import ClientSettings
         from databus.sinks.kafka.tracing import TopicReader
 
@@ -148,6 +151,10 @@ class Kafka(SinkSpec):
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the Kafka connection."""
         return ((self.conn_id, "kafka"),)
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the client's."""
+        return ("kafka",)
 
     def datasets(self) -> tuple[str, ...]:
         """Return the topic template."""

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.errors.sink import SinkSettingError
 from databus.core.flow_specs import FlowContext
+from databus.core.packages import require
 from databus.core.protocols.sink import Sink
 from databus.core.stored_options import SECOND, Duration, StoredOption
 from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
@@ -156,12 +157,14 @@ class MirrorTopics(Kafka):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Resolve both connections; brokers are contacted by the first call that needs them."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.kafka_mirror.sink import MirrorSink
 
         return MirrorSink(self, connections.get(self.conn_id), connections.get(self.source_conn_id), context)
 
     def follow(self, connections: ConnectionSource) -> MirrorClusters:
         """Resolve both connections, for what is followed beside the records."""
+        require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.kafka_mirror.topic_sync import MirrorClusters
 
         return MirrorClusters(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
@@ -173,6 +176,10 @@ class MirrorTopics(Kafka):
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the target's; the other is the flow's source's, which names it too."""
         return ((self.conn_id, "kafka"),)
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the client's."""
+        return ("kafka",)
 
     def datasets(self) -> tuple[str, ...]:
         """Return how names are made."""

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
+from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, selects_topic
@@ -263,6 +264,7 @@ class KafkaTopics(SourceSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Resolve the connection; brokers are contacted by the first call that needs them."""
+        require(self.extras(), f"source {self.kind}")
         from databus.sources.kafka.source import KafkaTopicsSource
 
         registry = connections.get(self.registry_conn_id) if self.registry_conn_id else None
@@ -276,6 +278,10 @@ class KafkaTopics(SourceSpec):
         """Return the cluster's connection, then the schema registry's where there is one."""
         registry = ((self.registry_conn_id, CONN_TYPES),) if self.registry_conn_id else ()
         return ((self.conn_id, "kafka"), *registry)
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the client's, and the schema registry's where a format asks for one."""
+        return ("kafka", "registry") if self.registry_conn_id else ("kafka",)
 
     def registry_formats(self) -> tuple[str, ...]:
         """Return which formats of keys and values a schema registry describes, each once."""

@@ -14,6 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
+from databus.core.packages import require
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.state.snapshot import CaptureScope
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
@@ -200,6 +201,7 @@ class MysqlBinlog(SourceSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect to the server."""
+        require(self.extras(), f"source {self.kind}")
         from databus.sources.mysql.source import MysqlBinlogSource
 
         opened = {conn_id: connections.get(conn_id) for conn_id in (self.conn_id, *self._replicas)}
@@ -232,6 +234,10 @@ class MysqlBinlog(SourceSpec):
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection, and behind it those of replicas that are read, or whose lag is."""
         return tuple((conn_id, "mysql") for conn_id in (self.conn_id, *self._replicas))
+
+    def extras(self) -> tuple[str, ...]:
+        """Return the client's and the decoder's."""
+        return ("mysql",)
 
     @property
     def _replicas(self) -> tuple[str, ...]:

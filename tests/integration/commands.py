@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from databus.cli.main import app
 from databus.cli.terminal.output import ERR, OUT
+from tests.integration.command_line import Cli
 from tests.integration.conftest import World
-from tests.integration.test_cli import Cli
 
 
 class Commands:

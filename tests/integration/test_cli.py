@@ -1,13 +1,13 @@
-"""The command as an operator uses it, in processes of its own, against real servers."""
+"""The command as an operator uses it, against real servers: in processes of its own, and where many calls do no more
+than look, in this one.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,37 +16,11 @@ from databus.connections.environment import EnvironmentConnections
 from databus.ops.flows.discovery import find_flow
 from databus.ops.services import open_services
 from databus.ops.tables.wants import table_want
-from databus.sandbox.connections import airflow_connections
+from tests.integration.command_line import Cli, CliHere
 from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
-
-
-class Cli:
-    def __init__(self, world: World, dags: Path):
-        self.dags = dags
-        self.environment = {
-            **os.environ,
-            **airflow_connections(world.sandbox.status()),
-            "DATABUS_INSTALLATION": world.settings.installation,
-            "DATABUS_SEGMENT_STORE": world.settings.segment_store,
-            "DATABUS_RECORDS_URL": world.settings.records_url,
-            "DATABUS_DAGS": str(dags),
-            "DATABUS_SANDBOX": str(world.home),
-            "COLUMNS": "200",
-        }
-
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "databus.cli.main", *arguments],
-            env=self.environment, capture_output=True, text=True, check=False, timeout=180,
-        )  # fmt: skip
-        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--output", "json", code=code).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +35,11 @@ def cli(world: World, shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> C
     folder = tmp_path_factory.mktemp("dags")
     shop.dag_file(folder)
     return Cli(world, folder)
+
+
+@pytest.fixture(scope="module")
+def here(cli: Cli, world: World) -> CliHere:
+    return CliHere(world, cli.dags)
 
 
 def test_before_the_first_run(cli: Cli, shop: Shop) -> None:
@@ -100,7 +79,7 @@ def test_plan_and_dry_run_write_nothing(cli: Cli, shop: Shop, world: World) -> N
     assert world.checkpoint(shop.flow) is None
 
 
-def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
+def test_run_show_history_lag_peek(cli: Cli, here: CliHere, shop: Shop, world: World) -> None:
     peeked = [json.loads(line) for line in cli("peek", "cli_shop", "-n", "5").stdout.splitlines()]
     assert len(peeked) == 5
     assert all(row["op"] in "cudtm" for row in peeked)
@@ -108,19 +87,19 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     assert sum(n for t, n in run["tables"].items() if "." in t) == sum(shop.writer.written.changes.values())
     shown = cli.json("checkpoint", "show", "cli_shop")
     assert (shown["batch"], shown["plan_in_flight"]) == (run["batch"], None)
-    history = cli.json("checkpoint", "history", "cli_shop")
+    history = here.json("checkpoint", "history", "cli_shop")
     assert [e["action"] for e in history][-1] == "start"
     assert history[0]["action"] == "commit"
-    lag = cli.json("lag", "cli_shop")[0]
+    lag = here.json("lag", "cli_shop")[0]
     assert (lag["lag_bytes"], lag["lag_seconds"]) == (0, 0.0)
     shop.writer.run(5)
-    assert cli.json("lag", "cli_shop")[0]["lag_bytes"] > 0
-    cli("lag", "cli_shop", "--fail-over", "0", code=6)
+    assert here.json("lag", "cli_shop")[0]["lag_bytes"] > 0
+    here("lag", "cli_shop", "--fail-over", "0", code=6)
     at = shown["offset"]
     words = ([], ["--from", json.dumps(at)], ["--from", f"{at['file']}:{at['pos']}"])
-    rows = {cli("peek", "cli_shop", "-n", "500", *given).stdout for given in words}
+    rows = {here("peek", "cli_shop", "-n", "500", *given).stdout for given in words}
     assert ["" in rows, len(rows)] == [False, 1]
-    assert cli("peek", "cli_shop", "--from", "latest").stdout == ""
+    assert here("peek", "cli_shop", "--from", "latest").stdout == ""
 
 
 def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> None:
@@ -184,7 +163,7 @@ def test_flows_list_show_graph_validate(cli: Cli) -> None:
         bad.unlink()
 
 
-def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: World) -> None:
+def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, here: CliHere) -> None:
     told = cli.json("flows", "validate", "--connect")
     assert [(row["flow"], row["state"]) for row in told] == [("cli_shop", "ok")]
     wrong = cli.dags / "wrong.py"
@@ -196,8 +175,8 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         "            sinks=(Elasticsearch(conn_id='opensearch_default'),))\n"
     )
     try:
-        cli("flows", "validate")
-        found = [row for row in cli.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
+        here("flows", "validate")
+        found = [row for row in here.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
         assert {row["state"] for row in found} == {"error"}
         missing, unknown = (row["problem"] for row in found)
         assert missing.endswith("table shop.order: the table does not exist")
@@ -208,20 +187,20 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         assert "(source_table_missing)" in refused.stderr
         refused = cli("run", "cli_wrong", "--until-caught-up", code=2)
         assert refused.stderr.startswith("error: flow cli_wrong: ")
-        assert cli.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
-        levels = {f["code"]: f["level"] for f in cli.json("doctor", "cli_wrong", code=1)}
+        assert here.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
+        levels = {f["code"]: f["level"] for f in here.json("doctor", "cli_wrong", code=1)}
         assert (levels["source_table_missing"], levels["column_unknown"]) == ("error", "error")
         # What was there once, and is gone, is a warning at the desk as well.
         with open_services(find_flow("cli_wrong", cli.dags).flow, EnvironmentConnections(cli.environment)) as services:
             assert services.accepted is not None
             services.accepted.keep("cli_wrong", [table_want("shop.order"), table_want("shop.orders")])
-        found = [row for row in cli.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
+        found = [row for row in here.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
         assert [row["state"] for row in found] == ["warn", "error"]
     finally:
         wrong.unlink()
 
 
-def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, world: World) -> None:
+def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, here: CliHere, world: World) -> None:
     """Also beside a sink whose connection is missing."""
     wrong = cli.dags / "faulty.py"
     wrong.write_text(
@@ -238,7 +217,7 @@ def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, world: World) -> None:
         faults = [line for line in block.splitlines()[1:] if line.startswith("  ") and line[2] != " "]
         assert [name in line for name, line in zip(names, faults, strict=True)] == [True] * 4
         assert "2 flows: 1 well, 1 with faults" in judged.stderr
-        told = [f for f in cli.json("doctor", "cli_faulty", code=1) if f["level"] == "error"]
+        told = [f for f in here.json("doctor", "cli_faulty", code=1) if f["level"] == "error"]
         assert sum(f["code"] == "connection_missing" for f in told) == 1
         assert all(any(name in f"{f['subject']}: {f['found']}" for f in told) for name in names)
         wrong.write_text(wrong.read_text().replace("nowhere", "kafka_east"))

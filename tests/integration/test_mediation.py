@@ -40,12 +40,12 @@ from databus.ops.services import open_services, opened_ends
 from databus.runtime import batch as batch_module
 from databus.runtime import window as window_module
 from databus.runtime.context import Services
+from tests.integration.command_line import Cli
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id, forget_kept
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop, assert_arrived_once
-from tests.integration.test_cli import Cli
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -17,10 +17,10 @@ from databus import Batching, DropColumns, Flow, Kafka, Mask, MysqlBinlog, NotNu
 from databus.core.errors.checkpoint import CheckpointConflictError, ValidationBehindError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.sink import ValidationRefusedError
+from tests.integration.command_line import Cli
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
-from tests.integration.test_cli import Cli
 from tests.integration.test_snapshot_flow import Table
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

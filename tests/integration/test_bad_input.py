@@ -1,6 +1,6 @@
 """Each fault a user can make: a named error with a hint, the checkpoint unmoved, nothing lost once it is mended.
 
-Every case runs against the real servers, and the doctor is asked about the same flow.
+Every case runs against the real servers, what is refused through Spark, and the doctor is asked about the same flow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from databus.demo.oracle import fold
 from databus.ops.health.doctor import examine_flow
 from databus.ops.runs.view import run_view
 from databus.records.reports import quarantined
+from databus.runtime.direct.lane import may_be_direct
 from tests.integration.conftest import World
+from tests.integration.one_process import run_locally
 from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -54,11 +56,15 @@ class Bench:
         }
         return Flow(**{**options, **changes})
 
+    def run(self, flow: Flow) -> None:
+        """Run a flow that is well: without Spark, where that can be."""
+        (run_locally if may_be_direct(flow) and not flow.checks else World.run)(self.world, flow)
+
     def start(self, flow: Flow) -> Any:
         """Run once so that the flow has a checkpoint, with one row delivered."""
-        self.world.run(flow)
+        self.run(flow)
         self.execute("INSERT INTO orders VALUES (1, 1.50, 'one')")
-        self.world.run(flow)
+        self.run(flow)
         return self.world.checkpoint(flow)
 
     def delivered(self) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def mysql_set(bench: Bench, variable: str, value: str) -> Iterator[None]:
 
 def mended(bench: Bench, flow: Flow, expected: set[str]) -> None:
     """Run the mended flow: everything that was written meanwhile arrives, once."""
-    bench.world.run(flow)
+    bench.run(flow)
     assert set(bench.delivered()) == expected
 
 
@@ -137,14 +143,14 @@ def test_kafka_down(bench: Bench) -> None:
     bench.start(flow)
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
     conn_id = bench.world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
-    broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout=timedelta(seconds=5)),))
+    broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout=timedelta(seconds=2)),))
     assert refused(bench, broken, "sink_unavailable", "broker").retryable
     diagnosed(bench, broken, "sink_unavailable")
     mended(bench, flow, {'{"id":1}', '{"id":2}'})
 
 
 def test_zookeeper_down(bench: Bench) -> None:
-    conn_id = bench.world.override("zookeeper_default", port=1)
+    conn_id = bench.world.override("zookeeper_default", port=1, extra={"connect_timeout_s": 2})
     broken = bench.flow(zookeeper_conn_id=conn_id)
     with pytest.raises(DatabusError) as caught:
         bench.world.run(broken)

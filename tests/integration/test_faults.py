@@ -51,7 +51,7 @@ def test_nothing_is_lost_repeated_or_disordered(
 @pytest.mark.parametrize("mode", ["standard", "live"])
 def test_rows_of_snapshots_come_once_through_kills(world: World, tmp_path: Path, mode: Mode) -> None:
     kinds = ("kill driver", "kill at driver point", "kill at executor point", "zombie both")
-    faults = schedule(ROUNDS or 6, SEED, kinds=kinds)
+    faults = schedule(ROUNDS or len(kinds), SEED, kinds=kinds)
     with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
         harness = SnapshotHarness(opened, f"snapshots_{mode}_{os.getpid()}", SEED, lambda _line: None, mode)
         try:

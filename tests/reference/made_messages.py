@@ -166,7 +166,7 @@ def _as_read(inserted: TableBatch) -> tuple[TableBatch, Transactions]:
     image = inserted.images.slice(int(inserted.after_row[inserted.op == INSERT][0]), 1)
     stored = image.append_column(EXCEPTIONS, pa.nulls(1, pa.string()))
     split = ChunkSplit((), LOG_NAME, 157, (inserted.schema,))
-    return batch_of(stored, inserted.schema, 0), split._transactions(head, ChunkAddress("", "", 1, 0))
+    return batch_of(stored, head, 0), split._transactions(head, ChunkAddress("", "", 1, 0))
 
 
 def images(table: str) -> list[Image]:

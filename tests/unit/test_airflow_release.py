@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.airflow.release import NEWEST, OLDEST, release
+from databus.airflow.moved import NEWEST, OLDEST, release
 
 PLUGIN = "class AirflowPlugin:\n    pass\n"
 

@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__ and flows_only():
         return _no_dag
     if name in __all__:
-        from databus.airflow.release import require_airflow
+        from databus.airflow.moved import require_airflow
 
         require_airflow()
     if name == "flow_dag":

@@ -1,13 +1,21 @@
-"""Names of Airflow that stand elsewhere in older releases, for all modules of this package.
+"""Releases of Airflow: one that is too old is refused by name, and names that moved are found where it has them.
 
 `from databus.airflow.moved import AirflowException` takes each name from where the installed release has it. A name is
-imported when it is asked for, as it would be without this module: a task's process has no use for the scheduler's.
+imported when it is asked for, as it would be without this module: a task's process has no use for the scheduler's, and
+the provider manager imports this package while Airflow is half imported.
 """
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
+
+from databus.core.errors.config import PackageVersionError
+from databus.core.packages import require
+
+OLDEST, NEWEST = (3, 1), (3, 3)
+"""Minor releases that were tried; how far, says docs/install/packages.md."""
 
 _SDK, _OLD = "airflow.sdk.exceptions", "airflow.exceptions"
 
@@ -50,3 +58,30 @@ def _named(module: str, name: str) -> Any:
 def _as_it_is(timetable: Any) -> Any:
     """Return a timetable: before Airflow's scheduler had timetables of its own, there was one kind."""
     return timetable
+
+
+def require_airflow(what: str = "databus.airflow") -> None:
+    """Refuse an Airflow that is not there or too old; newer ones than were tried go on.
+
+    Args:
+        what: what needs it.
+
+    Raises:
+        PackageMissingError: Airflow is not installed.
+        PackageVersionError: it is older than `OLDEST`.
+    """
+    require(("airflow",), what)
+    from airflow import __version__
+
+    if release(__version__) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise PackageVersionError(
+            f"databus needs Airflow {oldest} or later, found {__version__}",
+            hint=f"pip install 'apache-airflow>={oldest}', with Airflow's constraints.",
+        )
+
+
+def release(version: str) -> tuple[int, int]:
+    """Return (major, minor) of a version of Airflow such as "3.1.0" or "3.2.0rc1"."""
+    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()  # type: ignore[union-attr]  # PEP 440
+    return int(major), int(minor)

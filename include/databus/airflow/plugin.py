@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 import databus.web
-from databus.airflow.release import require_airflow
+from databus.airflow.moved import require_airflow
 
 require_airflow("databus's plugin")  # before a name is asked for that an older one lacks
 

@@ -42,7 +42,11 @@ def airflow_outcome() -> Iterator[None]:
 
 
 def run_identity(context: Any) -> RunIdentity:
-    """Return the identity of the DAG run of a task's context."""
+    """Return the identity of the DAG run of a task's context.
+
+    Args:
+        context: what Airflow hands to `execute`.
+    """
     from databus.runtime.context import RunIdentity
 
     instance = context["ti"]

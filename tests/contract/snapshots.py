@@ -115,6 +115,8 @@ class SnapshotContract:
         ended = everything(store)
         with pytest.raises(CheckpointConflictError, match="never used twice"):
             store.begin_snapshot(FLOW, None, again(1), "ada", "because")
+        with pytest.raises(CheckpointConflictError, match="no table to read"):
+            store.begin_snapshot(FLOW, None, replace(again(2), tables=()), "ada", "because")
         with pytest.raises(CheckpointConflictError, match="at its beginning"):
             store.begin_snapshot(FLOW, None, replace(again(2), finished_at=NOON), "ada", "because")
         assert everything(store) == ended
@@ -192,9 +194,10 @@ class SnapshotContract:
         stands = everything(store)
         assert other.pause_snapshot(FLOW, "bob", "me too") == held
         assert everything(store) == stands
-        assert store.resume_snapshot(FLOW, "bob", "it is over") == FIRST
+        on = store.resume_snapshot(FLOW, "bob", "it is over")
+        assert (on, on.resumed_at is not None) == (replace(FIRST, resumed_at=on.resumed_at), True)
         stands = everything(store)
-        assert store.resume_snapshot(FLOW, "bob", "it is over") == FIRST
+        assert store.resume_snapshot(FLOW, "bob", "it is over") == on
         assert everything(store) == stands
         said = [(e.action, e.who, e.why) for e in store.history(FLOW, 2)]
         assert said == [("snapshot-resume", "bob", "it is over"), ("snapshot-pause", "ada", "a sale")]
@@ -213,9 +216,11 @@ class SnapshotContract:
         assert held.snapshot.paused
         plan = plan_with(store, held)
         store.write_plan(lease, plan)
-        open_store().resume_snapshot(FLOW, "ada", "it is over")
+        on = open_store().resume_snapshot(FLOW, "ada", "it is over")
         commit(store, lease, plan)
-        assert store.snapshot(FLOW) == replace(held.snapshot, paused=False)
+        assert (on.resumed_rows, on.paused) == (11, False)
+        after = replace(held.snapshot, paused=False, resumed_at=on.resumed_at, resumed_rows=11)
+        assert store.snapshot(FLOW) == after
 
     def test_the_last_chunk_over_a_pause_finishes_it(self, lease: Any, store: Any) -> None:
         store.begin_snapshot(FLOW, lease, FIRST, "run-1", "first run")

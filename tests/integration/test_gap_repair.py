@@ -104,6 +104,10 @@ def test_a_second_gap_while_the_first_is_mended(
     assert cli.json("snapshot", "show", flow.name)["mends"] == [1]
 
     table.purge(f"UPDATE {name} SET v = v + 1 WHERE id < 12 OR id = 50")
+    monkeypatch.setattr("databus.cli.run.spark_session", lambda _: pytest.fail("Spark was started for it"))
+    with pytest.raises(OffsetPurgedError, match="was deleted from the server"):
+        cli("run", flow.name, "--batches", "1")
+    assert decisions(cli, flow) == ["being mended by snapshot 2", "open"]
     with pytest.raises(OffsetPurgedError):
         world.run(flow)
     assert "snapshot 2 is unfinished and ends" in cli("checkpoint", "skip", flow.name, *PAST_GAP).stdout

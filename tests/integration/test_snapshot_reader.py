@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from databus import RangePartition, SnapshotOptions
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.core.batching import Batching
+from databus.core.errors import ConfigError
 from databus.core.errors.source import SourceAccessError
 from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
@@ -169,3 +174,52 @@ def test_a_server_that_is_late_holds_few_batches_up(reading: Shop, monkeypatch: 
     assert none > 2  # the batches between went on at once
     assert opened[1] - opened[0] >= 0.4
     assert opened[2] - opened[1] >= 0.8
+
+
+def test_rows_that_no_filter_can_judge_leave_no_chunk(reading: Shop) -> None:
+    """Each attempt reads them anew."""
+    source = reading.open(row_filters=(RangePartition(tables=("*.a",), column="part", lower=1),))
+    places = source.latest_offset(), begun(reading), Batching()
+    try:
+        for read_them in (source.plan_chunks, source.read_chunks):
+            with pytest.raises(ConfigError, match="has no column 'part'"):
+                read_them(*places)
+    finally:
+        source.close()
+    assert list(reading.folder.rglob("*.chunk")) == []
+
+
+def test_views_without_a_thread_leave_the_batch_without_chunks(
+    reading: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, begun_ones = ThreadPoolExecutor.submit, count()
+
+    def second_fails(pool: ThreadPoolExecutor, *arguments: Any, **options: Any) -> Any:
+        if next(begun_ones):
+            raise RuntimeError("can't start new thread")
+        return submit(pool, *arguments, **options)
+
+    source = reading.open(snapshot_options=SnapshotOptions(threads=2, chunk_rows=1))
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(ThreadPoolExecutor, "submit", second_fails)
+            assert source.plan_chunks(source.latest_offset(), begun(reading), Batching()) is None
+    finally:
+        source.close()
+    assert list(reading.folder.rglob("*.chunk")) == []
+
+
+def test_closing_waits_for_nothing_that_is_read_ahead(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_reader, "BATCH_S", 0.0)  # a chunk a batch
+    monkeypatch.setattr(snapshot_reader, "WAIT_S", 40.0)
+    waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'Waiting for table metadata lock'"
+    source = reading.open()
+    with reading.connect() as other, other.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {reading.name}.b WRITE")
+        assert source.plan_chunks(source.latest_offset(), begun(reading), Batching()) is not None
+        reading.wait_for(lambda: reading.sql(waiting)[0][0] > 0)
+        closing = threading.Thread(target=source.close)
+        closing.start()
+        closing.join(10)
+        assert not closing.is_alive()
+        cursor.execute("UNLOCK TABLES")

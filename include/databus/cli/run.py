@@ -16,7 +16,7 @@ from databus.cli.terminal.output import ERR, Format, show_one
 from databus.cli.terminal.places import place
 from databus.core.amounts import counted
 from databus.core.errors.checkpoint import FlowPausedError
-from databus.ops.health.preflight import refuse_what_is_not_there, require_passed
+from databus.ops.health.preflight import refuse_purged, refuse_what_is_not_there, require_passed
 from databus.ops.mirror.loops import findings_beside
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     with opened(flow, dags) as (spec, services):
         require_passed(spec, findings_beside(spec, dags))
         refuse_what_is_not_there(spec, services)
+        if not dry:
+            refuse_purged(spec, services, identity.run_id)
         session = spark_session(spark)
         if dry:
             show_one(dry_run(spec, services, session, identity).to_json(), output)

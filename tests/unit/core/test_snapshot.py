@@ -42,6 +42,7 @@ def through_json(value: Any) -> Any:
         (replace(SNAPSHOT, paused=True), 2),
         (replace(SNAPSHOT, finished_at=NOON), 2),
         (replace(SNAPSHOT, finished_at=NOON, cancelled=True), 2),
+        (replace(SNAPSHOT, resumed_at=NOON, resumed_rows=7), 4),
     ],
 )
 def test_a_snapshot_comes_back_and_says_the_lowest_version_that_holds_it(snapshot: Snapshot, version: int) -> None:

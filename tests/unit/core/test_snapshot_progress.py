@@ -55,6 +55,15 @@ def test_the_rate_counts_from_an_earlier_look_at_the_same_snapshot() -> None:
     assert progress_of(later, NOON + 10 * MINUTE, replace(before, number=2)).rows_per_second == pytest.approx(10.5)
 
 
+def test_the_rate_leaves_a_pause_out() -> None:
+    resumed = replace(SNAPSHOT, resumed_at=NOON + 60 * MINUTE, resumed_rows=5_400)
+    seen = progress_of(resumed, NOON + 61 * MINUTE)
+    assert (seen.rows_per_second, seen.seconds) == (10.0, 3_660.0)
+    assert progress_of(replace(resumed, resumed_rows=6_000), NOON + 61 * MINUTE).rows_per_second is None
+    assert Snapshot.from_json(json.loads(json.dumps(resumed.to_json()))) == resumed
+    assert "resumed_at" not in SNAPSHOT.to_json()
+
+
 @pytest.mark.parametrize(
     ("change", "state", "said"),
     [

@@ -5,21 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from databus.core.batching import Batching
-from databus.core.errors import ConfigError
 from databus.core.errors.source import SnapshotNotYetVisibleError, SourceUnavailableError
-from databus.core.positions.offsets import BinlogOffset, OffsetRange
-from databus.core.state.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.snapshot.chunks_ahead import ChunksAhead
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, ReadingStopped
-from databus.sources.mysql.source import MysqlBinlogSource
 
 AT = BinlogOffset("log.000001", 100, "", "mysql", "s")
 BEGUN = Snapshot(1, "initial", datetime(2024, 1, 31, tzinfo=UTC), (TableProgress("shop.t"),))
@@ -42,6 +38,10 @@ class Reader:
         if self.fails is not None:
             raise self.fails
         return [ReadChunk(ChunkFile("a.chunk", "a", "shop.t", 8), TableSchema(-1, "shop", "t", ()), ())], BEHIND
+
+
+    def cut(self) -> None:
+        pass
 
 
 @dataclass
@@ -93,21 +93,13 @@ def test_a_view_that_came_too_late_is_told_and_another_failure_is_read_anew() ->
     assert lost.take(AT, BEGUN, MORE) is None
 
 
-def test_chunks_of_a_batch_whose_rows_cannot_be_filtered_are_deleted() -> None:
-    """As of a table without the column of a row filter: each attempt reads them anew."""
-    chunk = ChunkFile("a.chunk", "a", "shop.t", 8)
-    plan, dropped = SourcePlan(OffsetRange(AT, AT), (), 0, 8, chunks=(chunk,)), list[SourcePlan]()
+def test_a_machine_without_a_thread_left_reads_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
 
-    def refused(*_: Any) -> None:
-        raise ConfigError("shop.t has no column part")
-
-    source = object.__new__(MysqlBinlogSource)
-    vars(source).update(
-        _server=SimpleNamespace(binlog=lambda place: place),
-        _chunks=SimpleNamespace(plan=lambda *_, **__: (plan, BEHIND), discard=dropped.append),
-        _filters=SimpleNamespace(check=refused),
-        _history_known=None,
-    )
-    with pytest.raises(ConfigError, match="no column part"):
-        source.plan_chunks(AT, BEGUN, MORE)
-    assert dropped == [plan]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        ahead, store = begun(Reader(), MORE)
+    assert ahead.take(AT, BEGUN, MORE) is None
+    ahead.drop()
+    assert store.deleted == []

@@ -5,9 +5,11 @@ Wire format: MySQL 8.0 internals manual, "Client/Server Protocol" (handshake and
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from databus.core.connections import Connection
 from databus.core.errors.config import ConfigError
@@ -21,9 +23,6 @@ from databus.core.errors.source import (
     SourceUnavailableError,
 )
 from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of
-
-if TYPE_CHECKING:
-    import socket
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
@@ -140,6 +139,14 @@ class ServerConnection:
     def cut(self) -> None:
         """Close the socket without a word: the answer still under way is not wanted."""
         self._mysql._force_close()  # noqa: SLF001
+
+    def interrupt(self) -> None:
+        """End the connection from another thread than the one that uses it: its call fails at once.
+
+        The server learns of it when it next writes to the connection.
+        """
+        with contextlib.suppress(OSError, AttributeError):  # closed meanwhile
+            self._mysql._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001
 
     def _run(self, execute: Callable[[Any], object]) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
         import pymysql

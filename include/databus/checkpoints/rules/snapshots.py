@@ -20,6 +20,11 @@ def check_begin(flow: str, stored: Snapshot | None, wanted: Snapshot) -> bool:
         SnapshotUnfinishedError: another one is unfinished.
         CheckpointConflictError: its number was used, or it is not at its beginning.
     """
+    if not wanted.tables:
+        raise CheckpointConflictError(
+            f"flow {flow}: snapshot {wanted.number} has no table to read",
+            hint="`databus flows show` says what the flow captures; a table may have been dropped meanwhile.",
+        )
     if stored is None or stored.number < wanted.number:
         if stored is not None and stored.unfinished:
             raise SnapshotUnfinishedError(
@@ -71,9 +76,10 @@ def paused(flow: str, stored: Snapshot | None, now: datetime) -> Snapshot:  # no
     return replace(_unfinished(flow, stored, "paused"), paused=True)
 
 
-def resumed(flow: str, stored: Snapshot | None, now: datetime) -> Snapshot:  # noqa: ARG001 - as each change is called
+def resumed(flow: str, stored: Snapshot | None, now: datetime) -> Snapshot:
     """Return a snapshot that goes on. Raises CheckpointConflictError where none is unfinished."""
-    return replace(_unfinished(flow, stored, "resumed"), paused=False)
+    found = _unfinished(flow, stored, "resumed")
+    return replace(found, paused=False, resumed_at=now, resumed_rows=found.rows) if found.paused else found
 
 
 def cancelled(flow: str, stored: Snapshot | None, now: datetime) -> Snapshot:
@@ -98,7 +104,9 @@ def after_batch(stored: Snapshot | None, planned: Snapshot) -> Snapshot:
         return planned
     if stored.number != planned.number:
         return stored
-    planned = _with_later(stored, planned)
+    planned = replace(
+        _with_later(stored, planned), resumed_at=stored.resumed_at, resumed_rows=stored.resumed_rows
+    )
     if stored.cancelled:
         return replace(planned, paused=False, finished_at=stored.finished_at, cancelled=True)
     return replace(planned, paused=stored.paused and planned.unfinished, cancelled=False)

@@ -15,7 +15,7 @@ two leaves it to the next one, and a flow that an older databus began, or anothe
 
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
-SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends")
+SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends", "resumed_at resumed_rows")
 CAPTURE_SCOPE = Form("capture scope", "tables exclude_tables")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
 
@@ -115,6 +115,8 @@ class Snapshot:
         finished_at: when its last chunk was committed, or a person cancelled it; None before.
         cancelled: whether a person ended it before its last chunk.
         mends: numbers of the flow's gaps that are mended once it is finished: it reads all tables, behind all of them.
+        resumed_at: when it went on behind the last pause; None where there was none.
+        resumed_rows: rows that were read by then.
     """
 
     number: int
@@ -125,6 +127,13 @@ class Snapshot:
     finished_at: datetime | None = None
     cancelled: bool = False
     mends: tuple[int, ...] = ()
+    resumed_at: datetime | None = None
+    resumed_rows: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows read: delivered and superseded ones."""
+        return sum(table.rows + table.superseded for table in self.tables)
 
     @property
     def unfinished(self) -> bool:
@@ -148,6 +157,8 @@ class Snapshot:
             **({"finished_at": self.finished_at.isoformat()} if self.finished_at is not None else {}),
             **({"cancelled": True} if self.cancelled else {}),
             **({"mends": list(self.mends)} if self.mends else {}),
+            **({"resumed_at": self.resumed_at.isoformat()} if self.resumed_at is not None else {}),
+            **({"resumed_rows": self.resumed_rows} if self.resumed_rows else {}),
         }
         return SNAPSHOT.write(
             {
@@ -167,7 +178,7 @@ class Snapshot:
             CheckpointFormatError: another version, or not a snapshot.
         """
         values = SNAPSHOT.read(data)
-        finished = values.get("finished_at")
+        finished, resumed = values.get("finished_at"), values.get("resumed_at")
         return cls(
             values["number"],
             values["cause"],
@@ -177,6 +188,8 @@ class Snapshot:
             datetime.fromisoformat(finished) if finished else None,
             values.get("cancelled", False),
             tuple(values.get("mends", ())),
+            datetime.fromisoformat(resumed) if resumed else None,
+            values.get("resumed_rows", 0),
         )
 
 

@@ -141,10 +141,11 @@ def progress_of(
     Args:
         snapshot: as it is stored.
         now: the time, aware UTC.
-        since: an earlier look at it, from which on the rate counts; by default its beginning, pauses included.
+        since: an earlier look at it, from which on the rate counts; by default the end of its last pause, or its
+            beginning where nobody held it.
         waits: why no chunk is read at the moment, where the caller knows.
     """
-    rows = sum(table.rows + table.superseded for table in snapshot.tables)
+    rows = snapshot.rows
     current = snapshot.current
     at = snapshot.finished_at or now
     state = _state(snapshot, rows)
@@ -156,7 +157,8 @@ def progress_of(
     )
     seconds = max((at - snapshot.begun_at).total_seconds(), 0.0)
     before = since if since is not None and since.number == snapshot.number else None
-    rate = _rate(rows - before.rows, (at - before.at).total_seconds()) if before else _rate(rows, seconds)
+    from_rows, from_at = (before.rows, before.at) if before else (snapshot.resumed_rows, snapshot.resumed_at)
+    rate = _rate(rows - from_rows, (at - (from_at or snapshot.begun_at)).total_seconds())
     if state not in ("reading", FINISHED):
         rate = None
     return SnapshotProgress(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +97,34 @@ def refuse_what_is_not_there(flow: Flow, services: Services) -> None:
         return
     with closing(flow.source.open(services.connections, FlowContext(flow.name, services.settings))) as source:
         require_passed(flow, compare(flow, source, accepted_of(flow, services)).findings)
+
+
+def refuse_purged(flow: Flow, services: Services, who: str) -> None:
+    """Refuse a flow whose server has deleted what it reads next, before Spark is started for it; notes the gap.
+
+    A batch in flight has its part of the log already, and a paused flow reads nothing. What else is wrong the run says.
+
+    Args:
+        flow: the flow.
+        services: its services.
+        who: run id, for the gap.
+
+    Raises:
+        OffsetPurgedError: as the run would.
+    """
+    store, name = services.store, flow.name
+    error = None
+    with suppress(DatabusError):
+        checkpoint = store.load(name)
+        if checkpoint is None or store.paused(name) or store.pending_plan(name) is not None or rests(flow, store):
+            return
+        context = FlowContext(name, services.settings, services.server_ids)
+        with closing(flow.source.open(services.connections, context)) as source:
+            error = missing(source, checkpoint) if isinstance(source, SnapshotSource) else None
+        if error is not None:
+            note_gap(flow, services, who)
+    if error is not None:
+        raise error
 
 
 def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> MissingTables:

@@ -73,7 +73,7 @@ class MysqlBinlogSource:
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._large = large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
-        self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, spec)
+        self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, self._filters, spec)
         self._load = ServerLoad(self._server, replicas, spec.snapshot_options)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
@@ -236,11 +236,6 @@ class MysqlBinlogSource:
         start = self._server.binlog(after)
         planned = self._chunks.plan(start, snapshot, limit, known=start == self._history_known)
         if planned is not None:
-            try:
-                self._filters.check(planned[0].tables)
-            except DatabusError:
-                self._chunks.discard(planned[0])  # each attempt would leave them
-                raise
             self._history_known = self._server.binlog(planned[0].range.end)
         return planned
 
@@ -252,9 +247,7 @@ class MysqlBinlogSource:
         self, covers: Offset, snapshot: Snapshot, limit: Batching
     ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
         """Read the next chunks by themselves; see `ComparableSource`."""
-        plan, behind, high = self._chunks.read_alone(self._server.binlog(covers), snapshot, limit)
-        self._filters.check(plan.tables)
-        return plan, behind, high
+        return self._chunks.read_alone(self._server.binlog(covers), snapshot, limit)
 
     def end_of_log(self, standing: Offset) -> BinlogOffset:
         """Return the end of the log, counted as a place of the flow is; see `ComparableSource`."""
@@ -279,7 +272,7 @@ class MysqlBinlogSource:
 
         Chunks of a snapshot are one more, which stands before them.
         """
-        chunks = self._chunks.splits(plan, count, self._filters, self._large)
+        chunks = self._chunks.splits(plan, count, self._large)
         return [*chunks, *self._planned.splits(plan, max(1, count - len(chunks)))]
 
     def discard(self, plan: SourcePlan) -> None:

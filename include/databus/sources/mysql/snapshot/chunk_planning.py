@@ -55,11 +55,15 @@ class ChunkPlanner:
         from_log: the log that the flow reads.
         ranges: stages ranges of it.
         planned: describes them.
+        filters: the flow's row filters, which must fit the tables of each.
         spec: what the flow wrote down.
     """
 
-    def __init__(self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, spec: MysqlBinlog):
+    def __init__(
+        self, from_log: FlowLog, ranges: RangeDumper, planned: PlannedRanges, filters: RowFilters, spec: MysqlBinlog
+    ):
         self._log, self._ranges, self._planned, self._spec = from_log, ranges, planned, spec
+        self._filters = filters
         # A connection of its own: chunks are read ahead in another thread.
         own = MysqlServer(from_log.server.connection, spec.flavor)
         self._reader = SnapshotReader(own, ranges.capture, spec.snapshot_options)
@@ -140,6 +144,7 @@ class ChunkPlanner:
         chunks, after = self._reader.read(covers, snapshot, limit, store)
         files = [chunk.file for chunk in chunks]
         try:
+            self._filters.check(chunk.schema for chunk in chunks)
             high = after_reads(self._log.server, covers)
             plan = self.with_chunks(SourcePlan(OffsetRange(covers, covers), (), 0, 0), files)
         except BaseException:
@@ -162,11 +167,13 @@ class ChunkPlanner:
         store: ChunkStore,
     ) -> tuple[SourcePlan, Snapshot | None]:
         chunks, snapshot = read
+        self._filters.check(chunk.schema for chunk in chunks)
         high = after_reads(self._log.server, start)
         stops = self._spec.on_partition_ddl == "fail"
         bounds = RangeBounds(through=high, stops=stops, flow=self._log.flow)
         nothing = (high.file, high.pos) == (start.file, start.pos)
         index = None if nothing else self._ranges.stage(start, None, bounds, None)
+        self._filters.check(() if index is None else index.tables)
         plan = SourcePlan(OffsetRange(start, start), (), 0, 0) if index is None else self._planned.described(index)
         end = self._log.server.binlog(plan.range.end)
         if why := self._unfit(plan, index, end, high, chunks):
@@ -249,12 +256,12 @@ class ChunkPlanner:
         heads = [open_chunk(store.address(chunk.name), chunk.sha256).head for chunk in chunks]
         return _with_tables(plan, chunks, [head.schema for head in heads])
 
-    def splits(self, plan: SourcePlan, count: int, filters: RowFilters, large: LargeValueRules) -> list[ChunkSplit]:
+    def splits(self, plan: SourcePlan, count: int, large: LargeValueRules) -> list[ChunkSplit]:
         """Return the splits of a plan's chunks, which are read before those of its range."""
         start, end = self._log.server.binlog(plan.range.start), self._log.server.binlog(plan.range.end)
         groups = shared_chunks(plan.chunks, self._store(plan), count)
         prefix = log_prefix(end.generation)
-        return [ChunkSplit(chunks, start.file, start.pos, plan.tables, filters, large, prefix) for chunks in groups]
+        return [ChunkSplit(chunks, start.file, start.pos, plan.tables, self._filters, large, prefix) for chunks in groups]
 
     def discard(self, plan: SourcePlan) -> None:
         """Delete a plan's chunk files."""

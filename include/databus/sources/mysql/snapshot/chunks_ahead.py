@@ -78,14 +78,20 @@ class ChunksAhead:
             except SnapshotNotYetVisibleError as error:
                 ahead.late = error
             except DatabusError as error:
-                log.info("no chunk was read ahead: %s", error)
+                if not ahead.stop.is_set():
+                    log.info("no chunk was read ahead: %s", error)
             except Exception:
-                log.exception("no chunk was read ahead")
+                if not ahead.stop.is_set():
+                    log.exception("no chunk was read ahead")
             ahead.ended_at = time.monotonic()
 
         ahead.thread = threading.Thread(target=read, name="databus-chunks-ahead", daemon=True)
+        try:
+            ahead.thread.start()
+        except RuntimeError as error:  # the machine has no thread left
+            log.warning("no chunk is read ahead: %s", error)
+            return
         self._ahead = ahead
-        ahead.thread.start()
 
     def take(self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching) -> Read | None:
         """Return what was read for a batch, once it is there; None where nothing fits, which leaves no file.
@@ -116,6 +122,7 @@ class ChunksAhead:
         if ahead is None:
             return
         ahead.stop.set()
+        self._reader.cut()  # what a server is still asked for is not waited for
         self._ended(ahead)
         for chunk in ahead.read[0] if ahead.read is not None else ():
             ahead.store.delete(chunk.file.name)

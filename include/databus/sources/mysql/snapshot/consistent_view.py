@@ -19,7 +19,7 @@ from types import TracebackType
 
 from databus.binlog.server.wire import ServerConnection
 from databus.core.connections import Connection
-from databus.core.errors.source import OffsetInvalidError, SnapshotRefusedError
+from databus.core.errors.source import OffsetInvalidError, SnapshotNotYetVisibleError, SnapshotRefusedError
 from databus.core.positions.binlog_offset import BinlogOffset
 from databus.core.positions.offset import Ordering
 from databus.sources.mysql.server import HEAD_STATEMENTS, Flavor, MysqlServer, ask_known
@@ -63,6 +63,7 @@ class ConsistentView:
         self.place: BinlogOffset | None = None
         self._connection, self._flavor, self._wait_s = connection, flavor, wait_s
         self._session: ViewSession | None = None
+        self._cut = False
 
     @property
     def opened(self) -> ServerConnection:
@@ -86,6 +87,8 @@ class ConsistentView:
         """
         self._session = session = ViewSession(self._connection, self._flavor, self.covers, self._wait_s)
         try:
+            if self._cut:
+                raise SnapshotNotYetVisibleError(f"{session}: the view is not wanted any more")
             self._open(session)
             now = session.server.query("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0]
         except BaseException:
@@ -97,6 +100,12 @@ class ConsistentView:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the view; after an error without a word, for rows may still be under way."""
         (self.opened.close if kind is None else self.opened.cut)()
+
+    def cut(self) -> None:
+        """End the connection, or let none be used: what another thread waits for in the view fails at once."""
+        self._cut = True
+        if self._session is not None:
+            self._session.server.interrupt()
 
     def _open(self, session: ViewSession) -> None:
         if self._flavor == "mariadb":

@@ -65,6 +65,7 @@ class SnapshotReader:
 
     def __init__(self, server: MysqlServer, capture: TableCapture, options: SnapshotOptions | None = None):
         self._server, self._capture, self._options = server, capture, options or SnapshotOptions()
+        self._views: tuple[ConsistentView, ...] = ()
 
     def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
         """Return the flow's tables as they stand, in the order of reading, with the rows that the server estimates.
@@ -119,7 +120,10 @@ class SnapshotReader:
         try:
             with ExitStack() as stack:
                 threads = self._options.threads
-                views = [stack.enter_context(self._view(covers)) for _ in range(threads + 1 if threads > 1 else 1)]
+                self._views = tuple(self._view(covers) for _ in range(threads + 1 if threads > 1 else 1))
+                views = [stack.enter_context(view) for view in self._views if not stop.is_set()]
+                if stop.is_set():
+                    raise ReadingStopped
                 share = -(-limit.max_rows // threads)
                 most = MostChunks(limit.max_rows, min(share, self._options.chunk_rows or share), BATCH_S)
                 bounds = NextChunks(self._server, self._capture, views[0].opened, snapshot, most)
@@ -132,6 +136,11 @@ class SnapshotReader:
                 store.delete(chunk.file.name)
             raise
         return [chunks[number] for number in sorted(chunks)], bounds.snapshot
+
+    def cut(self) -> None:
+        """End what another thread reads: `read` raises there, and leaves no file; safe to call when nobody reads."""
+        for view in self._views:
+            view.cut()
 
     def close(self) -> None:
         """Close the connection for what is asked outside of views; it is opened again when needed."""
@@ -152,8 +161,11 @@ class SnapshotReader:
         with ThreadPoolExecutor(len(views), "databus-view") as pool:
             begun: list[Future[None]] = []
             try:
-                begun += [pool.submit(self._in_view, view, bounds, chunks, store, stop, beside=True) for view in views]
+                for view in views:
+                    begun.append(pool.submit(self._in_view, view, bounds, chunks, store, stop, beside=True))
                 wait(begun, return_when=FIRST_EXCEPTION)
+            except RuntimeError as none:  # the machine has no thread left
+                raise SnapshotNotYetVisibleError(f"no thread reads one of {len(views)} views: {none}") from none
             finally:
                 if not begun or not all(_well(each) for each in begun):
                     stop.set()

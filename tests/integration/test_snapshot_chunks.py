@@ -301,6 +301,7 @@ def test_a_table_is_empty_or_becomes_so(server: ChunkServer) -> None:
         server.sql("DELETE FROM t")
         begin(opened)
         assert list(walk(opened, definition)) == []
+        assert rows_estimated(opened.query, definition) == 0
 
 
 def test_a_condition_leaves_chunks_with_some_rows_and_with_none(server: ChunkServer) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from databus import Flow
+from databus import Flow, Kafka
 from databus.core.errors.checkpoint import CheckpointConflictError, SnapshotUnfinishedError
 from databus.core.errors.config import SnapshotConditionError
 from databus.core.errors.source import SourceAccessError
@@ -78,7 +78,16 @@ def test_a_preview_refuses_what_its_execution_would(
     left = commands.json("snapshot", "show", flow.name)["progress"]
     assert (left["state"], left["rows"], left["tables_left"]) == ("reading", 20, 1)
     assert left["seconds_left"] >= 0
+    foreseen = command("pause", *YES[:2])
+    assert "snapshot 1 would stand still from the next batch on, with 1 table, about " in foreseen
+    assert "Nothing was changed. Add --execute to do it." in foreseen
+    assert "snapshot 1 is not paused: nothing would change" in command("resume")
     command("pause", *YES)
+    assert "snapshot 1 is paused already: nothing would change" in command("pause")
+    assert "snapshot 1 would go on where it stands" in commands.json("snapshot", "resume", flow.name)["would"]
+    said = command("cancel")
+    assert "snapshot 1 would end with 1 table, about " in said
+    assert "Add --reason and --execute to do it." in said
     held = next(line for line in command("show").splitlines() if line.startswith("snapshot 1: 0 of 1 tables, 20 of "))
     assert held.endswith(" rows, paused")
     assert held in commands("checkpoint", "show", flow.name).output
@@ -188,3 +197,24 @@ def test_a_missing_grant_is_named_by_the_run_and_by_the_preflight(
         assert not [finding.subject for finding in preflight(flow, services) if "primary key" in finding.hint.lower()]
     world.run(flow)
     assert table.assert_arrived() == {"r": 50}
+
+
+def test_a_table_without_a_key_is_named_beside_a_compacted_topic(
+    made: tuple[Table, Flow, Command], world: OneProcessWorld
+) -> None:
+    table, flow, _ = made
+
+    def named(config: dict[str, str], topic: str = flow.name) -> list[str]:
+        sink = Kafka(conn_id="kafka_east", topic=topic, topic_config=config)
+        with open_services(flow, world.connections, world.settings) as services:
+            found = preflight(flow.model_copy(update={"sinks": (sink,)}), services)
+        return [finding.message for finding in found if finding.code == "sink_no_primary_key"]
+
+    compacted = {"cleanup.policy": "compact"}
+    assert named(compacted) == []
+    table.run(f"CREATE TABLE {table.name}.bare (v INT)")
+    (said,) = named(compacted)
+    assert said.startswith(f"table {table.name}.bare has no primary key")
+    assert named({}) == []
+    world.run(flow.model_copy(update={"sinks": (Kafka(conn_id="kafka_east", topic=flow.name),)}))
+    assert named(compacted) == []  # the topic is there, and is not compacted

@@ -12,7 +12,6 @@ from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import ChangeOptions, FlowName, Shown, opened, operator
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
-from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.state.snapshot import Snapshot
 from databus.core.state.snapshot_progress import progress_of
 from databus.ops import snapshots
@@ -68,7 +67,7 @@ def begin(
         wanted = snapshots.proposed(spec, services, table or (), where, mends or ())
         if not change.execute:
             _show(wanted, shown.output, proposed=True)
-            nothing_done()
+            nothing_done(change.reason)
             return
         begun = snapshots.begin(spec, services, wanted, Attribution(operator(), change.reason, what="a snapshot"))
     _show(begun, shown.output)
@@ -95,18 +94,12 @@ def cancel(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
     _decide(flow, "cancel", change, shown)
 
 
-def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
+def _decide(flow: str, what: snapshots.Decision, change: ChangeOptions, shown: Shown) -> None:
     with opened(flow, shown.dags) as (_, services):
         if not change.execute:
-            found = services.store.snapshot(flow)
-            if found is None or not found.unfinished:
-                ended = "there was none yet" if found is None else f"snapshot {found.number} has ended"
-                raise CheckpointConflictError(
-                    f"flow {flow}: no snapshot to {what}: {ended}",
-                    hint=f"`databus snapshot begin {flow}` begins one.",
-                )
-            _show(found, shown.output)
-            nothing_done()
+            found, would = snapshots.foreseen(flow, services.store.snapshot(flow), what)
+            _show(found, shown.output, would=would)
+            nothing_done(change.reason)
             return
         said = Attribution(operator(), change.reason, what=f"the {what} of a snapshot")
         store = services.store
@@ -115,10 +108,11 @@ def _decide(flow: str, what: str, change: ChangeOptions, shown: Shown) -> None:
     _show(found, shown.output)
 
 
-def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool = False) -> None:
+def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool = False, would: str = "") -> None:
     seen = progress_of(snapshot, datetime.now(UTC), waits=load)
     if output is not Format.TABLE:
-        show_one({**snapshot.to_json(), **({} if proposed else {"progress": seen.to_json()})}, output)
+        progress = {} if proposed else {"progress": seen.to_json()}
+        show_one({**snapshot.to_json(), **progress, **({"would": would} if would else {})}, output)
         return
     rows = [
         {
@@ -137,5 +131,7 @@ def _show(snapshot: Snapshot, output: Format, load: str = "", *, proposed: bool 
         rows_there = sum(table.estimate or 0 for table in snapshot.tables)
         said = f"snapshot {snapshot.number} would read {counted(len(snapshot.tables), 'table')}, about "
         ERR.print(said + counted(rows_there, "row"), markup=False)
-    else:
-        ERR.print(seen.text, markup=False)
+        return
+    ERR.print(seen.text, markup=False)
+    if would:
+        ERR.print(would, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from typing import Literal
 
 from databus.checkpoints.rules.amendments import require_started
 from databus.checkpoints.rules.mending import check_mends
@@ -19,6 +20,8 @@ from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.repair import all_rows, tables_of
 from databus.ops.quarantine.show import held_rows
 from databus.runtime.context import Services
+
+Decision = Literal["pause", "resume", "cancel"]
 
 
 def proposed(
@@ -115,6 +118,33 @@ def begin(flow: Flow, services: Services, snapshot: Snapshot, said: Attribution)
         CheckpointError: the flow has no checkpoint yet, or the store cannot be used.
     """
     return services.store.begin_snapshot(flow.name, None, snapshot, said.who, said.why)
+
+
+def foreseen(flow: str, snapshot: Snapshot | None, decision: Decision) -> tuple[Snapshot, str]:
+    """Return the snapshot that a decision would be about, and in words what the decision would do.
+
+    Raises:
+        CheckpointConflictError: there is none, or it has ended.
+    """
+    if snapshot is None or not snapshot.unfinished:
+        ended = "there was none yet" if snapshot is None else f"snapshot {snapshot.number} has ended"
+        raise CheckpointConflictError(
+            f"flow {flow}: no snapshot to {decision}: {ended}", hint=f"`databus snapshot begin {flow}` begins one."
+        )
+    name, tables = f"snapshot {snapshot.number}", [t for t in snapshot.tables if t.state not in ("done", "gone")]
+    rows = sum(max((table.estimate or 0) - table.rows - table.superseded, 0) for table in tables)
+    left = f"{counted(len(tables), 'table')}, about {counted(rows, 'row')}"
+    if decision == "cancel":
+        gaps = f"gap {', '.join(map(str, snapshot.mends))}"
+        mends = f", and {gaps} would not be mended by it" if snapshot.mends else ""
+        return snapshot, f"{name} would end with {left} not read{mends}; what was delivered stays in the sinks"
+    if decision == "pause":
+        if snapshot.paused:
+            return snapshot, f"{name} is paused already: nothing would change"
+        return snapshot, f"{name} would stand still from the next batch on, with {left} left; the stream goes on"
+    if not snapshot.paused:
+        return snapshot, f"{name} is not paused: nothing would change"
+    return snapshot, f"{name} would go on where it stands, with {left} left"
 
 
 def shortfalls(flow: Flow, services: Services, snapshot: Snapshot) -> list[str]:

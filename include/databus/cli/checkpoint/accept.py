@@ -49,7 +49,7 @@ def accept(
     columns = ("flow", "sink", "output", "known", "found", "behind", "accepted")
     show_rows(rows, columns, shown.output, empty="every output is still the one that was written to")
     if not change.execute:
-        nothing_done()
+        nothing_done(change.reason)
 
 
 def adopt(

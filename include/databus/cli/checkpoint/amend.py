@@ -118,7 +118,7 @@ def pause(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
             standing = services.store.paused(flow)
             then = "a running window ends after its batch, runs after it are skipped until `resume`"
             show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, shown.output)
-            nothing_done()
+            nothing_done(change.reason)
             return
         made = mediation.pause(spec, services, mediation.Attribution(operator(), change.reason, what="a pause"))
     show_one({"flow": flow, "paused": str(made)}, shown.output)
@@ -131,7 +131,7 @@ def resume(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
         if not change.execute:
             standing = services.store.paused(flow)
             show_one({"flow": flow, "paused": str(standing) if standing else None}, shown.output)
-            nothing_done()
+            nothing_done(change.reason)
             return
         former = mediation.resume(
             spec, services, mediation.Attribution(operator(), change.reason, what="the end of a pause")
@@ -163,7 +163,7 @@ def _move(
     with opened(flow, shown.dags, places={"PLACE": target.place}) as (spec, services):
         if not change.execute:
             _show(mediation.preview(spec, services, action, target, repair=repair), shown.output, done=False)
-            nothing_done()
+            nothing_done(change.reason)
             return
         who = mediation.Attribution(operator(), change.reason, change.accept)
         move, _ = mediation.execute(spec, services, action, target, who, repair=repair)
@@ -182,7 +182,7 @@ def _give_up(flow: str, sink: str, target: Target | None, change: AmendmentOptio
             del facts["to_offset"]
         show_one(facts, shown.output)
         if not change.execute:
-            nothing_done()
+            nothing_done(change.reason)
 
 
 def _show(move: CheckpointMove, output: Format, *, done: bool) -> None:
@@ -196,6 +196,10 @@ def _show(move: CheckpointMove, output: Format, *, done: bool) -> None:
     show_one(facts, output)
 
 
-def nothing_done() -> None:
-    """Print on stderr that this was a preview."""
-    ERR.print("Nothing was changed. Add --reason and --execute to do it.", style="dim")
+def nothing_done(reason: str = "") -> None:
+    """Print on stderr that this was a preview.
+
+    Args:
+        reason: the reason that was given already; "" where none was.
+    """
+    ERR.print(f"Nothing was changed. Add {'' if reason.strip() else '--reason and '}--execute to do it.", style="dim")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from databus.core.findings import Finding
 from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import ChangedOutput, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
@@ -22,6 +23,19 @@ class FollowingSink(Protocol):
         """Remember what `plan.columns_moved` says of (table, route) pairs, be there rows of them in the range or none.
 
         Asked before `prepare`; idempotent: a statement may come again, in another range. The tables say no columns.
+        """
+        ...
+
+
+@runtime_checkable
+class JudgingSink(Protocol):
+    """A sink whose outputs, as they are, take rows of some tables only."""
+
+    def judge(self, outputs: Sequence[tuple[TableSchema, str]]) -> Sequence[Finding]:
+        """Return a finding for each (table, route) pair whose rows its output would refuse; changes nothing.
+
+        Raises:
+            SinkError: the outputs cannot be looked at.
         """
         ...
 

@@ -13,12 +13,14 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.core.flow_specs import FlowContext
+from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
+from databus.core.protocols.optional_sink import JudgingSink
 from databus.core.protocols.optional_source import DefinedSource, RotatingSource, SnapshotSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
+from databus.core.tables.schemas import TableSchema
 from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
@@ -26,6 +28,7 @@ from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.gap_notes import note_purged
+from databus.runtime.routing import outputs_of
 from databus.runtime.sink_outage.probe import AWAY
 from databus.runtime.snapshot_turns import begins_with_rows
 from databus.runtime.tables.missing_tables import MissingTables
@@ -38,10 +41,25 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     """Probe the source at the flow's position and every sink; failures to connect become findings too."""
     checkpoint = services.store.load(flow.name)
     context = FlowContext(flow.name, services.settings, services.server_ids)
+    captured: list[TableSchema] = []
+
+    def of_source(source: Source) -> Sequence[Finding]:
+        found = _of_source(flow, services, source, checkpoint.offset if checkpoint else None)
+        if isinstance(source, SnapshotSource) and isinstance(source, DefinedSource):  # records have keys of their own
+            with suppress(DatabusError):  # told already
+                captured.extend(source.tables_now().captured)
+        return found
+
+    def of_sink(spec: SinkSpec, sink: Any) -> Sequence[Finding]:
+        found = list(sink.preflight())
+        if isinstance(sink, JudgingSink) and all(finding.level is not Level.ERROR for finding in found):
+            found += sink.judge(outputs_of(flow, spec, captured))
+        return found
+
     findings = _probe(
         f"{flow.source.kind} {_conn(flow.source.conn_ids())}",
         lambda: flow.source.open(services.connections, context),
-        lambda source: _of_source(flow, services, source, checkpoint.offset if checkpoint else None),
+        of_source,
     )
     behind = services.store.sinks_behind(flow.name)
     of_sinks = []
@@ -49,7 +67,7 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         found = _probe(
             f"{spec.kind} {_conn(spec.conn_ids())}",
             lambda spec=spec: spec.open(services.connections, context),  # type: ignore[misc]
-            lambda sink: sink.preflight(),
+            lambda sink, spec=spec: of_sink(spec, sink),  # type: ignore[misc]
         )
         if spec.sink_name in behind:
             found.append(_behind(flow, services, spec.sink_name))

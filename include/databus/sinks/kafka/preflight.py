@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka.admin._config import ConfigResource
@@ -23,6 +24,8 @@ PROMISES = {
     "at_least_once": "at_least_once: each row, in order; a batch that is tried again is written twice",
     "throughput_first": "throughput_first: only the leader acknowledges: rows may be lost with a broker, or repeated",
 }
+
+NO_KEY = "sink_no_primary_key"
 
 _PROBE = TableSchema(-1, "databus", "preflight", ())
 _WEEK_MINUTES = 7 * 24 * 60
@@ -45,6 +48,39 @@ def probe(spec: Kafka, flow: str, topics: Topics) -> list[Finding]:
     if spec.profile == "exactly_once":
         found += _brokers(conn, topics, metadata)
     return found
+
+
+def keyless(spec: Kafka, flow: str, topics: Topics, outputs: Sequence[tuple[TableSchema, str]]) -> list[Finding]:
+    """Return a finding for each table without a primary key whose topic is compacted, or would be made so.
+
+    Args:
+        spec: the sink.
+        flow: flow name.
+        topics: the cluster's topics.
+        outputs: (table, route) of each table whose rows the sink takes.
+
+    Raises:
+        SinkError: the cluster does not answer, or does not show the settings of its topics.
+    """
+    named = {}
+    for table, route in outputs:
+        if not table.primary_key:
+            with suppress(SinkError):  # no valid name: told elsewhere
+                named[table.full_name] = topic_of(spec.topic, table, route, flow)
+    there = sorted(set(named.values()) & topics.partitions().keys()) if named else []
+    settings = topics.configs(ConfigResource.Type.TOPIC, there) if there else {}
+    return [
+        Finding(
+            f"{spec.conn_id}: topic {topic}", Level.WARN,
+            f"table {table} has no primary key: unless a unique index of NOT NULL columns stands for it, its records "
+            "have no key, and brokers refuse those in a compacted topic",
+            f"Give {table} a primary key, send it to a topic that is not compacted, or leave it out of the sink's "
+            "`routes`.",
+            NO_KEY,
+        )
+        for table, topic in named.items()
+        if "compact" in settings.get(topic, spec.topic_config).get("cleanup.policy", "")
+    ]  # fmt: skip
 
 
 def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[Finding]:

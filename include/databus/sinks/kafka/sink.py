@@ -33,7 +33,7 @@ from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
 from databus.sinks.kafka.marker_upkeep import abandon_slot, is_due, refresh_slot
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
-from databus.sinks.kafka.preflight import probe
+from databus.sinks.kafka.preflight import keyless, probe
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
@@ -75,6 +75,10 @@ class KafkaSink:
     def preflight(self) -> Sequence[Finding]:
         """Probe reachability, rights, the topic, transactions and retention; changes nothing."""
         return probe(self.spec, self.context.flow, self.topics)
+
+    def judge(self, outputs: Sequence[tuple[TableSchema, str]]) -> Sequence[Finding]:
+        """Name tables without a key whose topic is compacted; see `JudgingSink`."""
+        return keyless(self.spec, self.context.flow, self.topics, outputs)
 
     def prepare(
         self,

@@ -89,7 +89,7 @@ def rows_estimated(query: Query, definition: TableDefinition, where: str = "") -
     """Return how many rows the server expects, without reading them; None when it does not say.
 
     Its statistics of a whole table are off by half at times; a condition without an index counts as no condition on
-    MariaDB, and by rough shares on MySQL.
+    MariaDB, and by rough shares on MySQL. An empty table, which they give one row, is looked at.
 
     Raises:
         SnapshotConditionError: the condition is none, or the server refuses it.
@@ -98,6 +98,8 @@ def rows_estimated(query: Query, definition: TableDefinition, where: str = "") -
     if len(plan) != 1:
         return None
     _, rows, filtered = plan[0]
+    if rows == 1 and not where and not query(f"SELECT 1 FROM {_place(definition)} LIMIT 1"):  # noqa: S608 - quoted
+        return 0
     return None if rows is None else round(rows * filtered / 100)
 
 

@@ -7,15 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator, Param
-from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.notifiers import AlertNotifier
+from databus.airflow.dags_beside import PARAM_SCHEMA, dag_beside, tables_param
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome, run_identity
-from databus.airflow.reporting.flow_callbacks import listed
-from databus.core.alerts.alert import ChannelSpec
 from databus.core.flow import Flow
 
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 TASK = "validate"
 LONGEST_WAIT = timedelta(minutes=15)
 _LISTED = 20
-_SCHEMA: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
 
 
 def dag_name(flow: str) -> str:
@@ -35,20 +31,15 @@ def dag_name(flow: str) -> str:
 def validation_params(flow: str) -> dict[str, Param]:
     """Return the fields of the trigger form of a flow's validation DAG."""
     return {
-        "tables": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            **_SCHEMA,
-            title="Tables",
-            description_md="Tables to compare, each as `database.table` on a line of its own. Left empty, all tables "
-            f"of {flow} are compared.",
+        "tables": tables_param(
+            "Tables to compare, each as `database.table` on a line of its own. Left empty, all tables "
+            f"of {flow} are compared."
         ),
         "sample": Param(
             0,
             type="integer",
             minimum=0,
-            **_SCHEMA,
+            **PARAM_SCHEMA,
             title="Rows of a sample",
             description_md="About how many rows of each table to compare; 0 for all. A sample finds rows that are "
             "missing or different, not extra ones.",
@@ -141,33 +132,17 @@ def validation_dag(flow: Flow, every: timedelta, between: timedelta, conn_id: st
         conn_id: the Spark Connect connection.
         options: arguments of the flow's DAG that hold here as well, but for its deadlines and callbacks of runs.
     """
-    own = options.get("default_args", {})
-    told: dict[str, Any] = {}
-    if any(isinstance(spec, ChannelSpec) for spec in flow.alerts):
-        told = {
-            "on_failure_callback": [*listed(own.get("on_failure_callback")), AlertNotifier(flow)],
-            "on_success_callback": [*listed(own.get("on_success_callback")), AlertNotifier(flow, None, (TASK,))],
-        }
-    with DAG(
-        **{
-            **options,
-            "dag_id": dag_name(flow.name),
-            "description": f"Validation of {flow.name}: its sinks beside the source's tables",
-            "schedule": every,
-            "max_active_runs": 1,
-            "deadline": None,  # is about windows, as the next: a comparison takes as long as its tables
-            "dagrun_timeout": None,
-            "params": validation_params(flow.name),
-            "tags": {"databus", "validate"},
-            "doc_md": _documentation(flow),
-        }
-    ) as dag:
-        wait = min(between + timedelta(minutes=1), LONGEST_WAIT)
-        task = ValidateOperator(
-            task_id=TASK, flow=flow, wait=wait, conn_id=conn_id, **{"execution_timeout": None, **told}
-        )
-    task.params = ParamsDict({name: given for name, given in task.params.items() if name not in dag.params})
-    return dag
+    own = {
+        "dag_id": dag_name(flow.name),
+        "description": f"Validation of {flow.name}: its sinks beside the source's tables",
+        "schedule": every,
+        "max_active_runs": 1,
+        "params": validation_params(flow.name),
+        "tags": {"databus", "validate"},
+        "doc_md": _documentation(flow),
+    }
+    wait = min(between + timedelta(minutes=1), LONGEST_WAIT)
+    return dag_beside(flow, TASK, options, own, partial(ValidateOperator, wait=wait, conn_id=conn_id))
 
 
 def _documentation(flow: Flow) -> str:

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.sinks.elasticsearch.documents import document_id
-from databus.sinks.elasticsearch.held_keys import row_keys
+from databus.sinks.elasticsearch.documents import document_id, row_keys
 
 
 def table(**columns):

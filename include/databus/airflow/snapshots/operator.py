@@ -7,20 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Param
-from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.notifiers import AlertNotifier
+from databus.airflow.dags_beside import PARAM_SCHEMA, dag_beside, tables_param
 from databus.airflow.operators.process import only_warnings_of_libraries
 from databus.airflow.operators.task import airflow_outcome
-from databus.airflow.reporting.flow_callbacks import listed
-from databus.core.alerts.alert import ChannelSpec
 from databus.core.flow import Flow
 
 ACTIONS = ("begin", "show", "pause", "resume", "cancel")
 TASK = "snapshot"
-_SCHEMA: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
 
 
 def dag_name(flow: str) -> str:
@@ -35,24 +31,19 @@ def snapshot_params(flow: str) -> dict[str, Param]:
             "begin",
             enum=list(ACTIONS),
             type="string",
-            **_SCHEMA,
+            **PARAM_SCHEMA,
             title="Action",
             description_md="`begin`: read tables as they stand, and wait until all rows are delivered. `show`: log how "
             "far the snapshot is. `pause`, `resume`, `cancel`: hold the one under way, let it go on, end it.",
         ),
-        "tables": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            **_SCHEMA,
-            title="Tables",
-            description_md="Tables to read, each as `database.table` on a line of its own. Left empty, all tables of "
-            f"{flow} are read. Only `begin` looks at it.",
+        "tables": tables_param(
+            "Tables to read, each as `database.table` on a line of its own. Left empty, all tables of "
+            f"{flow} are read. Only `begin` looks at it."
         ),
         "where": Param(
             None,
             type=["null", "string"],
-            **_SCHEMA,
+            **PARAM_SCHEMA,
             title="Condition",
             description_md="Condition in SQL that rows of the one table must meet, e.g. `id > 1000`. Left empty, all "
             "rows are read. Only `begin` looks at it.",
@@ -60,7 +51,7 @@ def snapshot_params(flow: str) -> dict[str, Param]:
         "reason": Param(
             None,
             type=["null", "string"],
-            **_SCHEMA,
+            **PARAM_SCHEMA,
             title="Reason",
             description_md="Why, for the flow's history. Left empty, the history names the run that asked.",
         ),
@@ -193,34 +184,17 @@ def snapshot_dag(flow: Flow, options: dict[str, Any]) -> DAG:
         flow: the flow.
         options: arguments of the flow's DAG that hold here as well, but for its schedule and deadlines.
     """
-    with DAG(
-        **{
-            **options,
-            "dag_id": dag_name(flow.name),
-            "description": f"Snapshot of {flow.name}: rows of its tables as they stand, beside its stream",
-            "schedule": None,
-            "max_active_runs": 8,  # one waits for the end, others pause, resume or cancel
-            "deadline": None,  # is about windows, as the next: a snapshot takes as long as its tables
-            "dagrun_timeout": None,
-            "is_paused_upon_creation": False,
-            "params": snapshot_params(flow.name),
-            "tags": {"databus", "snapshot"},
-            "doc_md": _documentation(flow),
-        }
-    ) as dag:
-        told = _callbacks(flow, options.get("default_args", {}))
-        task = SnapshotOperator(task_id=TASK, flow=flow, execution_timeout=None, **told)
-    # A run gets the DAG's params in any case; the task's copy would be validated again by each comparison.
-    task.params = ParamsDict({name: given for name, given in task.params.items() if name not in dag.params})
-    return dag
-
-
-def _callbacks(flow: Flow, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return callbacks that notify the flow's channels of a failure, and of its end; the author's are kept."""
-    if not any(isinstance(spec, ChannelSpec) for spec in flow.alerts):
-        return {}
-    told = {"on_failure_callback": AlertNotifier(flow), "on_success_callback": AlertNotifier(flow, None, (TASK,))}
-    return {name: [*listed(defaults.get(name)), notifier] for name, notifier in told.items()}
+    own = {
+        "dag_id": dag_name(flow.name),
+        "description": f"Snapshot of {flow.name}: rows of its tables as they stand, beside its stream",
+        "schedule": None,
+        "max_active_runs": 8,  # one waits for the end, others pause, resume or cancel
+        "is_paused_upon_creation": False,
+        "params": snapshot_params(flow.name),
+        "tags": {"databus", "snapshot"},
+        "doc_md": _documentation(flow),
+    }
+    return dag_beside(flow, TASK, options, own, SnapshotOperator)
 
 
 def _documentation(flow: Flow) -> str:

@@ -20,10 +20,9 @@ from databus.core.tables.key_forms import key_forms
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.elasticsearch.clearing import ids_meet, lists_tables
 from databus.sinks.elasticsearch.client import connect, silent_refusal, where
-from databus.sinks.elasticsearch.documents import ids_may_meet
+from databus.sinks.elasticsearch.documents import ids_may_meet, row_keys, table_of
 from databus.sinks.elasticsearch.evidence import evidence
 from databus.sinks.elasticsearch.held_documents import HeldDocuments, expected
-from databus.sinks.elasticsearch.held_keys import row_keys, table_of
 from databus.sinks.elasticsearch.index_names import create_body, index_name
 from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
@@ -149,7 +148,7 @@ class ElasticsearchSink:
         return held
 
     def row_keys(self, table: TableSchema, keys: Collection[bytes]) -> list[bytes] | None:
-        """Return the key JSON of those ids that a row of a table may have; see `held_keys.row_keys`."""
+        """Return the key JSON of those ids that a row of a table may have; see `documents.row_keys`."""
         return row_keys(table, (key.decode() for key in keys), shared=self.spec.ids == "table_key")
 
     def table_of(self, key: bytes, tables: Sequence[str]) -> str | None:

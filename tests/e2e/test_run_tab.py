@@ -241,3 +241,18 @@ def test_a_session_of_the_browser_is_asked_as_well(till: Till, server: LoginServ
     page.open(tab(server.root, till))
     assert page.text('[data-testid="counts"]').startswith(f"✓ adds up: read {READ} =")
     page.send("Network.clearBrowserCookies")
+
+
+def test_a_snapshot_that_its_dag_begins_ends_with_the_rows_and_stands_in_the_tab(
+    airflow: AirflowWorld, till: Till, page: Page
+) -> None:
+    table = f"{till.name}.items"
+    asked = airflow.trigger(f"{till.name}_snapshot", {"action": "begin", "tables": [table], "reason": "asked for"})
+    asked.reaches("snapshot", "deferred")
+    moved = airflow.trigger(till.name).succeeds()
+    asked.succeeds()
+    assert f"snapshot 1: 1 of 1 tables, {len(ITEMS)} of about" in asked.log("snapshot")
+    page.open(tab(till.run.api.root, Till(till.name, moved)))
+    shown = page.text('[data-testid="snapshot"]')
+    assert shown.startswith(f"snapshot 1: 1 of 1 tables, {len(ITEMS)} of about {len(ITEMS)} rows, finished after")
+    assert rows(page, "Inputs") == [[table, str(len(ITEMS)), "0", "0", str(len(ITEMS)), "0", str(len(ITEMS))]]

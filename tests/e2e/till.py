@@ -29,7 +29,7 @@ flow = Flow(
     batching=Batching(max_rows=40),
     mode="economy",
 )
-dag = flow_dag(flow, schedule=None, tasks="separate")
+dag = flow_dag(flow, schedule=None, tasks="separate", snapshots=True)
 """
 TABLES = (
     "orders (order_id BIGINT PRIMARY KEY, email VARCHAR(40) NULL, status VARCHAR(10) NOT NULL, total INT NOT NULL)",

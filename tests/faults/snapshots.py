@@ -3,32 +3,26 @@
 The n-th change of a key carries n. A row that a snapshot reads must say exactly the change of its key that came last:
 one that came before would be stale, one that is still to come would be sent twice. Each snapshot sends a key once at
 most, and each row that stands unchanged while it lasts once at least.
+With `--only` the flow brings rows alone, and the changes that they need.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from databus import MysqlBinlog
-from databus.core.flow import Mode
 from databus.core.state.snapshot import Snapshot, TableProgress
-from databus.sandbox import Sandbox, SandboxOptions
+from tests.faults.__main__ import command
 from tests.faults.changes import TABLES, ChangeWriter, Key, text_of
 from tests.faults.harness import Harness
 from tests.faults.oracle import TopicOracle
-from tests.faults.report import RESULTS, Report, say
-from tests.faults.schedule import Fault, schedule
+from tests.faults.report import Report
+from tests.faults.schedule import Fault
 from tests.faults.world import World
 
 _ID = re.compile(r"snapshot-(\d+)-")
@@ -145,44 +139,26 @@ class SnapshotHarness(Harness):
         self.report.note(f"snapshot {snapshot.number} begins")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.faults.snapshots", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--minutes", type=float, default=0, help="stop after so many minutes, 0 for no bound")
-    parser.add_argument("--server-share", type=float, default=0.1)
-    parser.add_argument("--kinds", nargs="*", default=[], help="only these faults, e.g. 'zombie driver'")
-    parser.add_argument("--ports-from", type=int, default=29_800)
-    parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
-    parser.add_argument("--mode", choices=get_args(Mode), default="standard", help="of the flow: live is the live lane")
-    parser.add_argument("--mutant", nargs="*", default=[])
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
-    with tempfile.TemporaryDirectory(prefix="databus-faults-snapshot-") as made:
-        sandbox = Sandbox(options.home or Path(made), ports_from=options.ports_from, options=SandboxOptions())
-        sandbox.up(("zookeeper", "kafka", "mysql"))
-        try:
-            return _play(sandbox, Path(made) / "work", options)
-        finally:
-            if options.home is None:
-                sandbox.destroy()
+class OnlyHarness(SnapshotHarness):
+    """One flow with `snapshot="only"`: changes come as far as rows need them, so that snapshot follows snapshot."""
 
+    def _read_from(self, source: MysqlBinlog) -> MysqlBinlog:
+        return source.model_copy(update={"start": "latest", "snapshot": "only"})
 
-def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
-    faults = schedule(options.rounds, options.seed, options.server_share, tuple(options.kinds))
-    until = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
-    sys.stdout.write(f"seed {options.seed}, {len(faults)} rounds\n")
-    with World(sandbox, folder, tuple(options.mutant), small_disk=os.getuid() == 0) as world:
-        harness = SnapshotHarness(world, f"snap_{os.getpid()}_{options.seed}", options.seed, say, options.mode)
-        try:
-            report = harness.play(faults, until)
-        finally:
-            harness.close()
-            file = RESULTS / f"faults-snapshot-{options.seed}.json"
-            harness.report.keep(file, world.log)
-    sys.stdout.write(f"{report.summary()}; {report.facts}; report: {file}\n")
-    return 0 if report.clean else 1
+    def _relieve(self) -> None:
+        super()._relieve()
+        found = self._store.snapshot(self.name)
+        if found is not None and not found.unfinished:
+            self.judge()
+
+    def settle(self) -> None:
+        """Let a last snapshot bring what was written behind the one before."""
+        self.writer.stop()
+        self.judge()
+        super().settle()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    only = "--only" in sys.argv[1:]
+    sys.argv[1:] = [given for given in sys.argv[1:] if given != "--only"]
+    sys.exit(command(OnlyHarness if only else SnapshotHarness, "snap", 300, 29_800, __doc__, "faults-snapshot"))

@@ -13,7 +13,7 @@ import pytest
 from databus.core.flow import Mode
 from tests.faults.harness import Harness
 from tests.faults.schedule import TASK_FAULTS, Fault, schedule
-from tests.faults.snapshots import SnapshotHarness
+from tests.faults.snapshots import OnlyHarness, SnapshotHarness
 from tests.faults.world import World as FaultWorld
 from tests.integration.conftest import World
 
@@ -48,12 +48,16 @@ def test_nothing_is_lost_repeated_or_disordered(
     assert report.facts["changes"] == harness.oracle.seen
 
 
-@pytest.mark.parametrize("mode", ["standard", "live"])
-def test_rows_of_snapshots_come_once_through_kills(world: World, tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize(
+    ("harnessed", "mode"), [(SnapshotHarness, "standard"), (SnapshotHarness, "live"), (OnlyHarness, "standard")]
+)
+def test_rows_of_snapshots_come_once_through_kills(
+    world: World, tmp_path: Path, harnessed: type[SnapshotHarness], mode: Mode
+) -> None:
     kinds = ("kill driver", "kill at driver point", "kill at executor point", "zombie both")
     faults = schedule(ROUNDS or 6, SEED, kinds=kinds)
     with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
-        harness = SnapshotHarness(opened, f"snapshots_{mode}_{os.getpid()}", SEED, lambda _line: None, mode)
+        harness = harnessed(opened, f"snapshots_{mode}_{os.getpid()}", SEED, lambda _line: None, mode)
         try:
             report = harness.play(faults)
         finally:

@@ -329,9 +329,9 @@ def _aborted_mirrored(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _superseded_sent(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
+    from databus.sources.mysql.snapshot import chunk_planning
 
-    plant(ChunkPlanner, "_compared", lambda self, chunks, index, store: [chunk.file for chunk in chunks])
+    plant(chunk_planning, "without_changed", lambda _, chunks, index, store: [chunk.file for chunk in chunks])
 
 
 def _range_ends_early(plant: Callable[[Any, str, Any], None]) -> None:

@@ -229,7 +229,9 @@ def test_the_lag_of_a_replica_is_told(pair_of: Callable[[str], Pair], flavor: st
     replica = pair.replica.connection
     options = SnapshotOptions(pause_above_replica_lag=timedelta(seconds=1), replicas=(replica.conn_id,))
     times = count(0, 100)
-    load = ServerLoad(MysqlServer(pair.source.connection), [replica], options, lambda: float(next(times)))
+    load = ServerLoad(
+        MysqlServer(pair.source.connection), {replica.conn_id: replica}, options, lambda: float(next(times))
+    )
     pair.source.sql("CREATE DATABASE lagging", "CREATE TABLE lagging.t (id INT PRIMARY KEY)")
     locking = pair.replica.session()
     try:
@@ -248,7 +250,8 @@ def test_the_lag_of_a_replica_is_told(pair_of: Callable[[str], Pair], flavor: st
         load.close()
         pair.replica.sql(f"STOP {word}", f"RESET {word} ALL")
         pair.source.sql("DROP DATABASE lagging")
-    gone = ServerLoad(MysqlServer(pair.source.connection), [replica.model_copy(update={"port": 1})], options)
+    away = {replica.conn_id: replica.model_copy(update={"port": 1})}
+    gone = ServerLoad(MysqlServer(pair.source.connection), away, options)
     assert f"the lag of replica {replica.conn_id} is not known" in gone.excess()
 
 

@@ -23,7 +23,7 @@ from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
-from databus.sources.mysql.snapshot import chunk_planning, consistent_view, next_chunks, snapshot_reader
+from databus.sources.mysql.snapshot import chunk_fit, chunk_planning, consistent_view, next_chunks, snapshot_reader
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import TouchedKeys
@@ -135,7 +135,7 @@ def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkey
         with monkeypatch.context() as patched:
             patched.setattr(chunk_planning, "after_reads", changed)
             # Such as one of more than 64 KiB, or of a session with a binlog_row_image of its own.
-            patched.setattr(chunk_planning, "touched_keys", lambda *_: TouchedKeys({}, frozenset({table})))
+            patched.setattr(chunk_fit, "touched_keys", lambda *_: TouchedKeys({}, frozenset({table})))
             planned = source.plan_chunks(start, snapshot, Batching())
         assert planned is not None
         plan, after = planned
@@ -189,9 +189,7 @@ def test_rows_that_no_filter_can_judge_leave_no_chunk(reading: Shop) -> None:
     assert list(reading.folder.rglob("*.chunk")) == []
 
 
-def test_views_without_a_thread_leave_the_batch_without_chunks(
-    reading: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_without_a_thread_leave_the_batch_without_chunks(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     submit, begun_ones = ThreadPoolExecutor.submit, count()
 
     def second_fails(pool: ThreadPoolExecutor, *arguments: Any, **options: Any) -> Any:

@@ -58,6 +58,7 @@ TOGETHER = (
         "tests/integration/test_backfill_failover.py",
         "tests/integration/test_snapshot_failover.py",
         "tests/integration/test_snapshot_options.py",
+        "tests/integration/test_snapshot_replica.py",
     ),
 )
 """Files whose tests share servers that few others ask for: TLS and logins, a registry, Elasticsearch, replicas."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tests.faults.snapshot_model.entries import KEYS, ORDERS, RANKS, Entry, Key
+from tests.faults.snapshot_model.replica import Replica
 from tests.faults.snapshot_model.rules import Rules
-from tests.faults.snapshot_model.server import Server, View, ViewLostError
+from tests.faults.snapshot_model.server import Server
+from tests.faults.snapshot_model.views import View, ViewLostError
 
 RowRead = tuple[Key, int, int, tuple[int, int]]
 """Key, serial, number of the definition under which the row was read, number and run of the snapshot."""
@@ -46,7 +48,7 @@ class Chunks(NamedTuple):
         done: keys that are complete then.
         ranges: the chunks as (rank of the last key before, rank of the last key).
         names: snapshot's number and run, and range, of each.
-        head: end of the log after the last read.
+        head: end of the log after the last read, or what a weakened rule takes for it.
         shown: newest place that a view showed.
     """
 
@@ -75,10 +77,12 @@ class ChunkReader:
         self, server: Server, rules: Rules, chance: Callable[[], float], pass_time: Callable[[], None]
     ) -> None:
         self._server, self._rules, self._chance, self._pass_time = server, rules, chance, pass_time
+        self._read_at = server.replica or server
 
     def read(self, place: int, snapshot: Snapshot) -> Chunks | None:
         """Read the next chunks, each in a view of its own; None where a view is lost."""
-        server, outside = self._server, dict(self._server.engine)
+        server, outside = self._read_at, dict(self._server.engine)
+        before_views = server.place if isinstance(server, Replica) else 0
         views: list[View] = []
         rows: list[RowRead] = []
         shown = 0
@@ -87,7 +91,7 @@ class ChunkReader:
         try:
             first = self._view(views, place, self._rules.wait != "none")
             seen = server.read(first)
-            order = server.log[-1].order
+            order = server.order
             if self._rules.key_order and order != snapshot.order and snapshot.after is not None:
                 snapshot = snapshot._replace(run=snapshot.run + 1, after=None)
             ranks = RANKS[order]
@@ -102,7 +106,7 @@ class ChunkReader:
                 else:
                     view = self._view(views, place, self._rules.wait == "each")
                 shown = max(shown, view.place)
-                schema, of = server.log[-1].schema, (snapshot.number, snapshot.run)
+                schema, of = server.schema, (snapshot.number, snapshot.run)
                 found = server.read(view).items()
                 rows += [(key, serial, schema, of) for key, serial in found if low < ranks[key] <= high]
                 if self._chance() < 0.5:
@@ -119,13 +123,14 @@ class ChunkReader:
         state = "done" if whole else "reading"
         left = snapshot._replace(after=after, order=order, state=state)
         names = frozenset((left.number, left.run, *each) for each in ranges)
-        return Chunks(tuple(rows), len(rows), 0, left, done, tuple(ranges), names, server.head, shown)
+        head = {"log": self._server.head, "shown": self._server.shown, "replica": before_views}[self._rules.high]
+        return Chunks(tuple(rows), len(rows), 0, left, done, tuple(ranges), names, max(place, head), shown)
 
     def read_again(self, place: int, chunks: Chunks) -> tuple[RowRead, ...]:
         """Read the same ranges of keys in another view."""
-        server, views = self._server, []
+        server, views = self._read_at, []
         view = self._view(views, place, wait=True)
-        ranks, schema = RANKS[chunks.snapshot.order], server.log[-1].schema
+        ranks, schema = RANKS[chunks.snapshot.order], server.schema
         try:
             seen = dict(server.read(view))
         except ViewLostError:
@@ -138,8 +143,8 @@ class ChunkReader:
 
     def _view(self, views: list[View], place: int, wait: bool) -> View:
         if wait:
-            self._server.show_up_to(place)
-        view = self._server.open_view()
+            self._read_at.show_up_to(place)
+        view = self._read_at.open_view()
         views.append(view)
         if self._chance() < 0.6:
             self._pass_time()

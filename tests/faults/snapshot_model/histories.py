@@ -8,9 +8,10 @@ from contextlib import suppress
 from tests.faults.snapshot_model.entries import KEYS
 from tests.faults.snapshot_model.flow import Flow
 from tests.faults.snapshot_model.rules import PROTOCOL, Rules
-from tests.faults.snapshot_model.server import Server, World
+from tests.faults.snapshot_model.server import Server
 from tests.faults.snapshot_model.sinks import Killed, Violation
 from tests.faults.snapshot_model.standing import check
+from tests.faults.snapshot_model.views import World
 
 _TURNS = 14
 _LAST_TURNS = 40
@@ -35,7 +36,8 @@ def play(seed: int, rules: Rules = PROTOCOL, trace: list[str] | None = None) -> 
         filtered=chance() < 0.5,
     )
     try:
-        _play(Flow(Server(chance, world), rules, chance, trace))
+        server = Server(chance, world, replicated=rules.views == "replica")
+        _play(Flow(server, rules, chance, trace))
     except Violation as violation:
         return str(violation)
     return ""

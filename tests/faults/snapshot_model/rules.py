@@ -37,6 +37,9 @@ class Rules:
         tables: "all"; "transactional" ones, whose views are refused where the table was emptied since, as servers do;
             "unseen" ones, whose views never show a later definition either.
         join: a lagging sink joins where it stands as the flow does in "all", or in "place" alone.
+        views: opened on the "source" or on a "replica" of it.
+        high: H is the end of the source's "log" after the last read, what the source has "shown" of it by then, or
+            where the "replica" stood before its views were opened.
     """
 
     order: str = "chunks first"
@@ -61,10 +64,13 @@ class Rules:
     skips: bool = False
     tables: str = "all"
     join: str = "all"
+    views: str = "source"
+    high: str = "log"
 
 
 PROTOCOL = Rules()
 LOG_FIRST = Rules(order="log first")
+REPLICA = Rules(views="replica")
 
 HOLDS = {
     "the protocol": PROTOCOL,
@@ -77,6 +83,8 @@ HOLDS = {
     "the range grows once rows were superseded": replace(PROTOCOL, fit="grown"),
     "the newest view's place, views show nothing later": replace(PROTOCOL, end="views", tables="unseen"),
     "a lagging sink is owed the files": replace(PROTOCOL, behind="owed"),
+    "views of a replica": REPLICA,
+    "views of a replica, log's rows first": replace(LOG_FIRST, views="replica"),
 }
 """Forms of the protocol that are right."""
 
@@ -111,5 +119,9 @@ WEAKENED = {
     "the range grows once rows were superseded, log's rows first": replace(LOG_FIRST, fit="grown"),
     "chunks wait until something is logged": replace(PROTOCOL, empty=False),
     "a chunk without rows is no batch": replace(PROTOCOL, skips=True),
+    "a replica that need not have executed the checkpoint": replace(REPLICA, wait="none"),
+    "a replica, H is where it stood before its views": replace(REPLICA, high="replica"),
+    "a replica, H is what the source shows": replace(REPLICA, high="shown"),
+    "a replica, another definition throws no chunk away": replace(REPLICA, alters=False),
 }
 """Rules left out, one each: the model must find each of them wrong."""

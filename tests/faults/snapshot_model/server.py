@@ -8,43 +8,10 @@ change at once, and no view holds it still.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from tests.faults.snapshot_model.entries import KEYS, ORDERS, Change, Entry, Key, Row, apply, keys_of
-
-
-class World(NamedTuple):
-    """Traits of a server.
-
-    Attributes:
-        exact: it tells which place of the log a view shows (MariaDB).
-        transactional: the table's engine has transactions.
-        ordered: transactions become visible in the order of the log.
-        refuses: a view whose table was emptied after it was opened is refused, rather than found empty.
-        instant: an ALTER that leaves rows as they are shows in views that were opened before it (MariaDB 10.11).
-        filtered: the flow has a filter.
-    """
-
-    exact: bool
-    transactional: bool
-    ordered: bool
-    refuses: bool
-    instant: bool
-    filtered: bool
-
-
-class ViewLostError(Exception):
-    """A view cannot be read: the table has another definition."""
-
-
-class View:
-    """Consistent view."""
-
-    __slots__ = ("changed", "emptied", "has_read", "place", "rows")
-
-    def __init__(self, rows: dict[Key, int], place: int) -> None:
-        self.rows, self.place = rows, place
-        self.has_read = self.emptied = self.changed = False
+from tests.faults.snapshot_model.replica import Replica
+from tests.faults.snapshot_model.views import View, World, rows_in
 
 
 class Server:
@@ -53,9 +20,10 @@ class Server:
     Args:
         chance: draws from 0 to 1.
         world: its traits.
+        replicated: whether it has a replica.
     """
 
-    def __init__(self, chance: Callable[[], float], world: World) -> None:
+    def __init__(self, chance: Callable[[], float], world: World, *, replicated: bool = False) -> None:
         self.chance, self.world, self.filtered = chance, world, world.filtered
         self.engine: dict[Key, int] = {}
         self.serial, self.delay = 0, 0
@@ -70,11 +38,27 @@ class Server:
         self.prepared: list[tuple[Change, ...]] = []
         self.locked: set[Key] = set()
         self.views: list[View] = []
+        self.replica = Replica(self) if replicated else None
 
     @property
     def head(self) -> int:
         """Place of the end of the log."""
         return len(self.log) - 1
+
+    @property
+    def shown(self) -> int:
+        """Place up to which all that was logged is visible."""
+        return self.pending[0] - 1 if self.pending else self.head
+
+    @property
+    def schema(self) -> int:
+        """Number of the table's definition."""
+        return self.log[-1].schema
+
+    @property
+    def order(self) -> int:
+        """Number of its keys' order."""
+        return self.log[-1].order
 
     def passes(self, value: int) -> bool:
         """Tell whether the flow's filter lets a row through."""
@@ -84,6 +68,8 @@ class Server:
 
     def tick(self) -> None:
         """Let something happen."""
+        if self.replica is not None:
+            self.replica.tick()
         if self.quiet:
             self._show()
             return
@@ -250,7 +236,7 @@ class Server:
 
     def open_view(self) -> View:
         """Open a consistent view."""
-        view = View(dict(self.engine), self.pending[0] - 1 if self.pending else self.head)
+        view = View(dict(self.engine), self.shown)
         self.views.append(view)
         return view
 
@@ -265,9 +251,4 @@ class Server:
         Raises:
             ViewLostError: the table has another definition, or is another one, than when it was opened.
         """
-        view.has_read = True
-        if not self.world.transactional:
-            return self.engine
-        if view.changed or (view.emptied and self.world.refuses):
-            raise ViewLostError
-        return {} if view.emptied else view.rows
+        return rows_in(view, self.engine, self.world)

@@ -39,7 +39,6 @@ class Reader:
             raise self.fails
         return [ReadChunk(ChunkFile("a.chunk", "a", "shop.t", 8), TableSchema(-1, "shop", "t", ()), ())], BEHIND
 
-
     def cut(self) -> None:
         pass
 

@@ -22,6 +22,7 @@ EACH = SnapshotOptions(
     pause_above_threads_running=40,
     pause_above_replica_lag=timedelta(seconds=2.5),
     replicas=("mysql_replica",),
+    read_from="mysql_reports",
 )
 
 
@@ -94,7 +95,7 @@ def test_a_table_to_read_first_that_the_flow_has_not_is_refused() -> None:
 
 def test_connections_of_replicas_are_behind_the_source_s_own() -> None:
     source = PLAIN.model_copy(update={"snapshot_options": EACH})
-    assert source.conn_ids() == (("m", "mysql"), ("mysql_replica", "mysql"))
+    assert source.conn_ids() == (("m", "mysql"), ("mysql_replica", "mysql"), ("mysql_reports", "mysql"))
     assert PLAIN.conn_ids() == (("m", "mysql"),)
 
 
@@ -106,3 +107,9 @@ def test_tables_that_come_first_keep_their_order() -> None:
 def test_a_condition_that_a_person_gave_stands_before_the_flow_s_own() -> None:
     assert EACH.conditions({"shop.orders": "", "shop.items": "x"}) == {**EACH.where, "shop.items": "x"}
     assert EACH.conditions({"shop.orders": "id = 7"}) == {"shop.orders": "id = 7"}
+    one = SnapshotOptions(read_from="mysql_reports")
+    assert PLAIN.model_copy(update={"snapshot_options": one}).conn_ids()[1:] == (("mysql_reports", "mysql"),)
+
+
+def test_rows_of_a_replica_are_read_ahead_too() -> None:
+    assert (SnapshotOptions(read_from="mysql_reports").bounded, EACH.bounded) == (False, True)

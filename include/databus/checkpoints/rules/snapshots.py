@@ -104,9 +104,7 @@ def after_batch(stored: Snapshot | None, planned: Snapshot) -> Snapshot:
         return planned
     if stored.number != planned.number:
         return stored
-    planned = replace(
-        _with_later(stored, planned), resumed_at=stored.resumed_at, resumed_rows=stored.resumed_rows
-    )
+    planned = replace(_with_later(stored, planned), resumed_at=stored.resumed_at, resumed_rows=stored.resumed_rows)
     if stored.cancelled:
         return replace(planned, paused=False, finished_at=stored.finished_at, cancelled=True)
     return replace(planned, paused=stored.paused and planned.unfinished, cancelled=False)

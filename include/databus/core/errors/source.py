@@ -129,6 +129,16 @@ class SnapshotNotYetVisibleError(SourceError):
     )
 
 
+class SnapshotReplicaBehindError(SnapshotNotYetVisibleError):
+    """The replica that rows are read from does not answer, or has not executed what the flow has read from the log."""
+
+    code = "snapshot_replica_behind"
+    default_hint = (
+        "Nothing was read and nothing is lost: the stream goes on, and the chunk is tried again. Look at the replica: "
+        "whether it replicates, and how far behind it is; or leave read_from of snapshot_options out."
+    )
+
+
 class SnapshotServerChangedError(SourceUnavailableError):
     """Another server than the checkpoint's answers a snapshot: the chunk is read anew once the stream has followed."""
 

@@ -15,7 +15,9 @@ two leaves it to the next one, and a flow that an older databus began, or anothe
 
 CHUNK_FILE = Form("chunk file", "name sha256 table rows superseded", part=True)
 TABLE_PROGRESS = Form("progress of a table", "table state after chunks rows superseded estimate", "where", part=True)
-SNAPSHOT = Form("snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends", "resumed_at resumed_rows")
+SNAPSHOT = Form(
+    "snapshot", "number cause begun_at tables", "paused finished_at cancelled", "mends", "resumed_at resumed_rows"
+)
 CAPTURE_SCOPE = Form("capture scope", "tables exclude_tables")
 PLANNED_CHUNKS = Form("planned chunks", "snapshot files", part=True)
 

@@ -38,6 +38,10 @@ class SnapshotOptions(Spec):
             timedelta(seconds=10), does not replicate or does not answer; default None, however far they are.
         replicas: connections of type mysql of the replicas whose lag counts, e.g. ("mysql_replica",); default none.
             Their accounts need REPLICATION CLIENT (MariaDB: SLAVE MONITOR).
+        read_from: connection of type mysql of a replica whose views are read in place of the source's, e.g.
+            "mysql_replica"; default "", the source itself. Needs GTIDs. While it is more than 10 s behind no chunk is
+            read, and the stream goes on. Its account needs SELECT on the tables and REPLICATION CLIENT (MariaDB: SLAVE
+            MONITOR).
     """
 
     where: dict[str, str] = Field(default_factory=dict)
@@ -48,6 +52,7 @@ class SnapshotOptions(Spec):
     pause_above_threads_running: int | None = Field(None, gt=0)
     pause_above_replica_lag: Duration | None = Field(None, gt=ZERO)
     replicas: tuple[str, ...] = ()
+    read_from: str = ""
 
     pause_above_replica_lag_s: ClassVar = StoredOption[float]("pause_above_replica_lag", SECOND)
 
@@ -87,7 +92,7 @@ class SnapshotOptions(Spec):
     @property
     def bounded(self) -> bool:
         """Bounds by time or load are set, so that nothing may be read before it is asked for."""
-        return not self.stored().keys() <= {"where", "first", "chunk_rows", "threads"}
+        return not self.stored().keys() <= {"where", "first", "chunk_rows", "threads", "read_from"}
 
     def conditions(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return table → condition; those that a person gave stand before its own."""

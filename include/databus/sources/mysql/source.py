@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.segments.range_bounds import RangeBounds
@@ -23,7 +24,6 @@ from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
 from databus.core.state.plan import SourcePlan
-from databus.core.state.snapshot import CaptureScope, ChunkFile, Snapshot, TableProgress
 from databus.core.tables.wanted import TablesNow
 from databus.sources.mysql.boundaries import boundary_at
 from databus.sources.mysql.dump.range_dumper import RangeDumper
@@ -37,10 +37,10 @@ from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
 from databus.sources.mysql.segments.address import LargeValueRules
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
-from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.server_load import ServerLoad
-from databus.sources.mysql.snapshot.snapshot_preflight import or_without_rows, snapshot_findings
+from databus.sources.mysql.snapshot.snapshot_preflight import or_without_rows
 from databus.sources.mysql.spec import MysqlBinlog
+from databus.sources.mysql.table_reads import MysqlTableReads
 from databus.sources.mysql.tables.changes import changes_of
 from databus.sources.mysql.tables.current import tables_gone, tables_now
 from databus.sources.mysql.tables.definitions import MysqlDefinitions
@@ -48,11 +48,15 @@ from databus.sources.mysql.tables.definitions import MysqlDefinitions
 log = logging.getLogger(__name__)
 
 
-class MysqlBinlogSource:
+class MysqlBinlogSource(MysqlTableReads):
     """An open binlog source of one flow."""
 
     def __init__(
-        self, spec: MysqlBinlog, connection: Connection, context: FlowContext, replicas: Sequence[Connection] = ()
+        self,
+        spec: MysqlBinlog,
+        connection: Connection,
+        context: FlowContext,
+        replicas: Mapping[str, Connection] = MappingProxyType({}),
     ):
         """Prepare; connections are made when first needed.
 
@@ -60,7 +64,7 @@ class MysqlBinlogSource:
             spec: what the flow wrote down.
             connection: the server.
             context: flow name, settings, and who leases server ids.
-            replicas: those whose lag holds a snapshot back.
+            replicas: conn_id → those of its replicas that the spec names.
         """
         self._spec, self._connection, self._context = spec, connection, context
         self._capture = TableCapture(spec.tables, spec.exclude_tables)
@@ -73,7 +77,7 @@ class MysqlBinlogSource:
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._large = large = LargeValueRules(context.settings.segment_store, spec.large_values_over_bytes)
         self._planned = PlannedRanges(self._ranges, self._log, self._filters, spec, large)
-        self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, self._filters, spec)
+        self._chunks = ChunkPlanner(self._log, self._ranges, self._planned, self._filters, spec, replicas)
         self._load = ServerLoad(self._server, replicas, spec.snapshot_options)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
@@ -212,50 +216,6 @@ class MysqlBinlogSource:
             return None
         self._filters.check(index.tables)
         return self._planned.described(index)
-
-    def snapshot_tables(self, conditions: Mapping[str, str] | None = None) -> Sequence[TableProgress]:
-        """Return the flow's tables as they stand, none begun; see `SnapshotSource`."""
-        return self._chunks.tables(conditions or {})
-
-    def snapshot_tables_added(self, before: CaptureScope) -> Sequence[TableProgress]:
-        """Return the tables that are there and that the flow did not capture before; see `SnapshotSource`."""
-        return self._chunks.added(before)
-
-    def snapshot_findings(self) -> Sequence[Finding]:
-        """Probe what reading the tables as they stand needs beyond the stream; changes nothing."""
-        return snapshot_findings(self._server, self._capture)
-
-    def snapshot_load(self) -> str:
-        """Return which bound of the flow's options the servers' load passes, "" where none is."""
-        return self._load.excess()
-
-    def plan_chunks(
-        self, after: Offset, snapshot: Snapshot, limit: Batching
-    ) -> tuple[SourcePlan, Snapshot | None] | None:
-        """Read the next chunks of a snapshot, and plan the range that goes with them; see `SnapshotSource`."""
-        start = self._server.binlog(after)
-        planned = self._chunks.plan(start, snapshot, limit, known=start == self._history_known)
-        if planned is not None:
-            self._history_known = self._server.binlog(planned[0].range.end)
-        return planned
-
-    def with_chunks(self, plan: SourcePlan, chunks: Sequence[ChunkFile]) -> SourcePlan:
-        """Return the plan of a range with the chunks that were planned with it."""
-        return self._chunks.with_chunks(plan, chunks)
-
-    def read_chunks(
-        self, covers: Offset, snapshot: Snapshot, limit: Batching
-    ) -> tuple[SourcePlan, Snapshot, BinlogOffset]:
-        """Read the next chunks by themselves; see `ComparableSource`."""
-        return self._chunks.read_alone(self._server.binlog(covers), snapshot, limit)
-
-    def end_of_log(self, standing: Offset) -> BinlogOffset:
-        """Return the end of the log, counted as a place of the flow is; see `ComparableSource`."""
-        return after_reads(self._server, self._server.binlog(standing))
-
-    def drop_chunks(self, plan: SourcePlan) -> None:
-        """Delete the chunk files of a plan."""
-        self._chunks.discard(plan)
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""

@@ -202,8 +202,8 @@ class MysqlBinlog(SourceSpec):
         """Connect to the server."""
         from databus.sources.mysql.source import MysqlBinlogSource
 
-        replicas = tuple(connections.get(conn_id) for conn_id in self._replicas)
-        return MysqlBinlogSource(self, connections.get(self.conn_id), context, replicas)
+        opened = {conn_id: connections.get(conn_id) for conn_id in (self.conn_id, *self._replicas)}
+        return MysqlBinlogSource(self, opened[self.conn_id], context, opened)
 
     def begins_at_head(self) -> bool:
         """Return whether it begins at "latest"."""
@@ -230,12 +230,13 @@ class MysqlBinlog(SourceSpec):
         return SourceSpec.at_place(self.model_copy(update={"snapshot": "never"}), text)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return the one connection, and behind it those of replicas whose lag holds a snapshot back."""
+        """Return the one connection, and behind it those of replicas that are read, or whose lag is."""
         return tuple((conn_id, "mysql") for conn_id in (self.conn_id, *self._replicas))
 
     @property
     def _replicas(self) -> tuple[str, ...]:
-        return self.snapshot_options.replicas if self.snapshot_options is not None else ()
+        options = self.snapshot_options
+        return () if options is None else tuple(dict.fromkeys(filter(None, (*options.replicas, options.read_from))))
 
     def datasets(self) -> tuple[str, ...]:
         """Return the table patterns."""

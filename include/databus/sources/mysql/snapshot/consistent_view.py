@@ -7,6 +7,7 @@ for as long as the replica's answer takes. So the end of the log is no lower bou
 * MariaDB: the view's own place in the log, which the server takes together with it (`binlog_snapshot_file`). XA COMMIT
   alone is visible only after that place: what XA RECOVER still lists before the view is opened is waited for, too.
 * MySQL without GTIDs: the end of the log while FLUSH TABLES WITH READ LOCK holds every commit.
+* A replica of either: what it has executed, by GTID (`replica_view`).
 
 As an upper bound the end of the log after the last read is right: what a view shows was logged before.
 """
@@ -24,6 +25,7 @@ from databus.core.positions.binlog_offset import BinlogOffset
 from databus.core.positions.offset import Ordering
 from databus.sources.mysql.server import HEAD_STATEMENTS, Flavor, MysqlServer, ask_known
 from databus.sources.mysql.snapshot.read_lock import read_lock
+from databus.sources.mysql.snapshot.replica_view import wait_for_replica
 from databus.sources.mysql.snapshot.view_session import ViewSession, check_same_server
 
 XA_COMMIT_S = 1.0
@@ -49,43 +51,54 @@ class ConsistentView:
             it may be missing, unless `covers` is behind it.
     """
 
-    def __init__(self, connection: Connection, flavor: Flavor, covers: BinlogOffset, wait_s: float):
+    def __init__(
+        self, connection: Connection, flavor: Flavor, covers: BinlogOffset, wait_s: float, *, replica: bool = False
+    ):
         """Open nothing yet.
 
         Args:
-            connection: the server, the one of `covers`.
+            connection: the server, the one of `covers`, or a replica of it.
             flavor: whose it is.
             covers: the flow's checkpoint.
             wait_s: seconds to wait until a view covers it.
+            replica: whether it may be a replica.
         """
         self.covers = covers
         self.read_at = datetime.fromtimestamp(0, UTC)
         self.place: BinlogOffset | None = None
-        self._connection, self._flavor, self._wait_s = connection, flavor, wait_s
+        self._connection, self._flavor, self._wait_s, self._replica = connection, flavor, wait_s, replica
         self._session: ViewSession | None = None
         self._cut = False
 
     @property
     def opened(self) -> ServerConnection:
-        """Connection inside the view.
+        """Connection inside the view. Raises RuntimeError where the view was never opened."""
+        return self.session.server
+
+    @property
+    def session(self) -> ViewSession:
+        """Session of the view.
 
         Raises:
             RuntimeError: the view was never opened.
         """
         if self._session is None:
             raise RuntimeError("the view is not open")
-        return self._session.server
+        return self._session
 
     def __enter__(self) -> ConsistentView:
         """Open the view; blocks up to about `wait_s`.
 
         Raises:
-            SnapshotNotYetVisibleError: no view covers the checkpoint within `wait_s`; tried again later.
+            SnapshotNotYetVisibleError: no view covers the checkpoint within `wait_s`; tried again later. Of a replica
+                it is a SnapshotReplicaBehindError.
             SnapshotServerChangedError: the address leads to another server than the checkpoint's; tried again later.
             SnapshotRefusedError: there are no GTIDs, and the account may not take the read lock.
             SourceUnavailableError, SourceAccessError: the server cannot be reached, or refuses the login.
         """
-        self._session = session = ViewSession(self._connection, self._flavor, self.covers, self._wait_s)
+        self._session = session = ViewSession(
+            self._connection, self._flavor, self.covers, self._wait_s, replica=self._replica
+        )
         try:
             if self._cut:
                 raise SnapshotNotYetVisibleError(f"{session}: the view is not wanted any more")
@@ -108,7 +121,10 @@ class ConsistentView:
             self._session.server.interrupt()
 
     def _open(self, session: ViewSession) -> None:
-        if self._flavor == "mariadb":
+        if session.of_replica:
+            wait_for_replica(session)
+            session.server.query(_START)
+        elif self._flavor == "mariadb":
             if committing := _still_committing(session):
                 self._under_read_lock(session, f"{', '.join(sorted(committing))} of XA RECOVER")
             else:

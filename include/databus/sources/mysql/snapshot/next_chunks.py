@@ -13,7 +13,7 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.definition import TableDefinition, TableName
 from databus.binlog.server.wire import ServerConnection
-from databus.core.errors.source import SnapshotRefusedError, SourceAccessError
+from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotRefusedError, SourceAccessError
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.server import MysqlServer
@@ -97,6 +97,7 @@ class NextChunks:
         opened: connection inside the view that finds the bounds.
         snapshot: how far it has come.
         most: how much of it.
+        source: the flow's server where `server` is a replica of it: tables are read there as they are defined here.
 
     Attributes:
         snapshot: the snapshot as it stands behind what was handed out.
@@ -109,8 +110,9 @@ class NextChunks:
         opened: ServerConnection,
         snapshot: Snapshot,
         most: MostChunks,
+        source: MysqlServer | None = None,
     ):
-        self.snapshot = snapshot
+        self.snapshot, self._source = snapshot, source
         self._server, self._capture, self._opened = server, capture, opened
         self._left, self._most_chunk_rows = most.rows, most.chunk_rows
         self._deadline = time.monotonic() + most.seconds
@@ -195,10 +197,16 @@ class NextChunks:
     def _table(self, name: TableName, table: TableProgress) -> ReadTable | None:
         """Return a table as it stays until the view ends: the view's first look at it locks it; None for a gone one."""
         definition = self._defined(name)
+        # Asked for once the replica's table is locked: a later definition is in the batch's range of the log.
+        if self._source is not None and MysqlColumns(self._source).definition(name) != definition:
+            raise SnapshotNotYetVisibleError(
+                f"{name} is defined otherwise at the replica {self._server.place} than at {self._source.place}"
+            )
         if definition is None:
             return None
         key = chunk_key(self._opened.query, definition, table.after)
-        logged = logged_table(with_logged_key(self._opened.query, definition), self._server.flavor)
+        keyed = with_logged_key((self._source or self._opened).query, definition)
+        logged = logged_table(keyed, self._server.flavor)
         length = bytes_of_row(self._opened.query, definition)
         return ReadTable(definition, logged, logged.to_schema(-1), key, length)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from databus.core.connections import Connection
 from databus.core.errors.source import SourceError
 from databus.sources.mysql.server import MysqlServer, ask_known
+from databus.sources.mysql.snapshot.replica_view import REPLICA_WAIT_S
 from databus.sources.mysql.snapshot.snapshot_preflight import REPLICA_STATUS
 from databus.sources.mysql.snapshot_options import SnapshotOptions
 
@@ -23,7 +24,7 @@ class ServerLoad:
 
     Args:
         server: the source, asked for Threads_running, of which the question itself is one.
-        replicas: connections of the replicas whose lag counts; the accounts need REPLICATION CLIENT.
+        replicas: conn_id → connections of replicas that the options name; the accounts need REPLICATION CLIENT.
         options: the bounds.
         clock: seconds on a clock that never goes back.
     """
@@ -31,12 +32,16 @@ class ServerLoad:
     def __init__(
         self,
         server: MysqlServer,
-        replicas: Sequence[Connection],
+        replicas: Mapping[str, Connection],
         options: SnapshotOptions | None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._server, self._options, self._clock = server, options or SnapshotOptions(), clock
-        self._replicas = [MysqlServer(replica) for replica in replicas]
+        most = self._options.pause_above_replica_lag
+        bounds = dict.fromkeys(self._options.replicas, most.total_seconds() if most is not None else 0.0)
+        if reads_from := self._options.read_from:
+            bounds[reads_from] = min(bounds.get(reads_from, REPLICA_WAIT_S), REPLICA_WAIT_S)
+        self._replicas = [(MysqlServer(replicas[name]), bound) for name, bound in bounds.items()]
         self._said, self._again = "", float("-inf")
 
     def excess(self) -> str:
@@ -50,9 +55,9 @@ class ServerLoad:
         if self._clock() < self._again:
             return self._said
         self._said, again = self._threads() or "", _ASKED_S
-        for replica in [] if self._said else self._replicas:
+        for replica, most_s in [] if self._said else self._replicas:
             try:
-                self._said = self._lag(replica)
+                self._said = _lag(replica, most_s)
             except SourceError as error:
                 self._said, again = f"the lag of replica {replica.connection.conn_id} is not known: {error}", _FAILED_S
             if self._said:
@@ -62,7 +67,7 @@ class ServerLoad:
 
     def close(self) -> None:
         """Close the connections to the replicas; safe to call twice."""
-        for replica in self._replicas:
+        for replica, _ in self._replicas:
             replica.close()
 
     def _threads(self) -> str:
@@ -72,14 +77,13 @@ class ServerLoad:
         running = int(self._server.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0][1])
         return f"Threads_running {running} > {most}" if running > most else ""
 
-    def _lag(self, replica: MysqlServer) -> str:
-        most, name = self._options.pause_above_replica_lag, replica.connection.conn_id
-        if most is None:
-            return ""
-        channels = ask_known(replica.query_named, REPLICA_STATUS[replica.flavor])[1]
-        lags = [next((channel[column] for column in _BEHIND if column in channel), None) for channel in channels]
-        if not lags or None in lags:
-            return f"replica {name} does not replicate"
-        behind = max(int(lag) for lag in lags if lag is not None)
-        limit = most.total_seconds()
-        return f"replica {name} is {behind} s behind > {limit:g} s" if behind > limit else ""
+
+def _lag(replica: MysqlServer, most_s: float) -> str:
+    """Return how far behind a replica is, where that is more than a bound, or not known."""
+    name = replica.connection.conn_id
+    channels = ask_known(replica.query_named, REPLICA_STATUS[replica.flavor])[1]
+    lags = [next((channel[column] for column in _BEHIND if column in channel), None) for channel in channels]
+    if not lags or None in lags:
+        return f"replica {name} does not replicate"
+    behind = max(int(lag) for lag in lags if lag is not None)
+    return f"replica {name} is {behind} s behind > {most_s:g} s" if behind > most_s else ""

@@ -14,6 +14,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SourceAccessError, SourceError
 from databus.core.findings import Finding, Level
 from databus.sources.mysql.server import MysqlServer, ask_known, grants_by_scope
+from databus.sources.mysql.snapshot.cursor import quoted
 from databus.sources.mysql.tables.visibility import MysqlSight
 
 REFUSED, ACCESS = "snapshot_refused", "source_access_denied"
@@ -56,6 +57,41 @@ def snapshot_findings(server: MysqlServer, capture: TableCapture) -> Sequence[Fi
         except DatabusError as error:
             level = Level.ERROR if isinstance(error, SourceAccessError) else Level.WARN
             found.append(Finding.of(f"{subject}: {name}", error, level))
+    return found
+
+
+def replica_findings(replica: MysqlServer, capture: TableCapture, flavor: str) -> Sequence[Finding]:
+    """Probe a replica whose views are read in place of the source's; changes nothing.
+
+    Args:
+        replica: the server, asked with the account of its connection.
+        capture: tables whose rows are to be read.
+        flavor: the source's.
+    """
+    subject = replica.connection.conn_id
+    try:
+        if replica.flavor != flavor:
+            return [
+                Finding(
+                    f"{subject}: replica",
+                    Level.ERROR,
+                    f"{replica.flavor} replicates from {flavor}: not read",
+                    "Leave read_from of snapshot_options out.",
+                    REFUSED,
+                )
+            ]
+        found = list(_select(replica, capture))
+        settings = replica.variables("gtid_mode", "read_only")
+        if flavor == "mysql" and settings.get("gtid_mode") != "ON":
+            hint = "Turn GTIDs on (gtid_mode=ON) on both servers, or leave read_from of snapshot_options out."
+            found.append(Finding(f"{subject}: gtid_mode", Level.ERROR, "gtid_mode is not ON", hint, REFUSED))
+        if settings.get("read_only", "").upper() not in ("ON", "1"):
+            text = "read_only=OFF: what a session writes here the source's log does not have; such a replica is refused"
+            hint = "SET GLOBAL read_only=ON (MySQL: super_read_only=ON) on the replica."
+            found.append(Finding(f"{subject}: read_only", Level.WARN, text, hint, "source_setting"))
+        ask_known(replica.query_named, REPLICA_STATUS[flavor])
+    except DatabusError as error:
+        return [Finding.of(f"{subject}: replica", error)]
     return found
 
 
@@ -133,7 +169,7 @@ def _select(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
     lacking = 0
     for database, table in [] if everything else shown:
         try:
-            server.query(f"SELECT * FROM {_quoted(database)}.{_quoted(table)} LIMIT 0")  # noqa: S608 - quoted names
+            server.query(f"SELECT * FROM {quoted(database)}.{quoted(table)} LIMIT 0")  # noqa: S608 - quoted names
         except SourceAccessError as error:
             lacking += 1
             yield _cannot_read(subject, account, database, table, error.message)
@@ -178,7 +214,7 @@ def _cannot_read(subject: str, account: str, database: str, table: str, why: str
     return Finding(
         f"{subject}: SELECT on {database}.{table}", Level.ERROR,
         f"{account} may not read all columns of {database}.{table}: {why}",
-        f"GRANT SELECT ON {_quoted(database)}.{_quoted(table)} TO {account};",
+        f"GRANT SELECT ON {quoted(database)}.{quoted(table)} TO {account};",
         ACCESS,
     )  # fmt: skip
 
@@ -208,7 +244,7 @@ def _tables(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
             yield Finding(
                 what, Level.WARN,
                 f"{name} has no primary key: it is read by a unique index of NOT NULL columns, and without one at once",
-                f"ALTER TABLE {_quoted(database)}.{_quoted(table)} ADD COLUMN id BIGINT UNSIGNED "
+                f"ALTER TABLE {quoted(database)}.{quoted(table)} ADD COLUMN id BIGINT UNSIGNED "
                 "NOT NULL AUTO_INCREMENT PRIMARY KEY;",
                 NO_KEY,
             )  # fmt: skip
@@ -218,7 +254,7 @@ def _tables(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
                 f"{name} is of engine {engine}, which has no consistent view: its rows are those of the moment of "
                 "each read, not of one moment with other tables. No change is lost: the batch's range of the log ends "
                 "behind the read, and has every later one",
-                f"ALTER TABLE {_quoted(database)}.{_quoted(table)} ENGINE=InnoDB;",
+                f"ALTER TABLE {quoted(database)}.{quoted(table)} ENGINE=InnoDB;",
                 NO_TRANSACTIONS,
             )  # fmt: skip
     yield Finding(f"{subject}: tables to read", Level.OK, f"{read} captured tables are there to be read")
@@ -236,7 +272,3 @@ def _listed(server: MysqlServer) -> list[tuple[str, str, str, str]]:
 def _account(server: MysqlServer) -> str:
     user, _, host = str(server.query("SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -12,7 +12,7 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.segments.chunk_store import ChunkStore
 from databus.core.batching import Batching
-from databus.core.errors.source import SnapshotNotYetVisibleError
+from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotReplicaBehindError, SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.core.tables.schemas import TableSchema
@@ -22,6 +22,7 @@ from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.next_chunks import MostChunks, NextChunk, NextChunks, ReadTable
+from databus.sources.mysql.snapshot.replica_view import REPLICA_WAIT_S, require_nothing_of_its_own
 from databus.sources.mysql.snapshot.snapshot_preflight import grant_named
 from databus.sources.mysql.snapshot.table_reader import read_table
 from databus.sources.mysql.snapshot_options import SnapshotOptions
@@ -61,10 +62,18 @@ class SnapshotReader:
         capture: the flow's tables.
         options: order of tables, their conditions, size of chunks, views side by side; None for the defaults. With more
             than one view, another one finds the bounds.
+        replica: server whose views are read in place of the source's; None for the source itself.
     """
 
-    def __init__(self, server: MysqlServer, capture: TableCapture, options: SnapshotOptions | None = None):
+    def __init__(
+        self,
+        server: MysqlServer,
+        capture: TableCapture,
+        options: SnapshotOptions | None = None,
+        replica: MysqlServer | None = None,
+    ):
         self._server, self._capture, self._options = server, capture, options or SnapshotOptions()
+        self._replica = replica
         self._views: tuple[ConsistentView, ...] = ()
 
     def tables(self, conditions: Mapping[str, str]) -> tuple[TableProgress, ...]:
@@ -111,12 +120,24 @@ class SnapshotReader:
             stop: set by another thread once the chunks are not wanted any more.
 
         Raises:
-            SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`.
+            SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`, or the replica cannot
+                be read.
             SourceError: a table cannot be read; no file is left.
             ReadingStopped: `stop` was set; no file is left.
         """
+        try:
+            return self._in_views(covers, snapshot, limit, store, stop or threading.Event())
+        except SourceUnavailableError as error:
+            if self._replica is None or not error.message.startswith(f"{self._replica.connection.conn_id} ("):
+                raise
+            raise SnapshotReplicaBehindError(
+                f"rows are read from the replica {self._replica.place}, and cannot be: {error.message}"
+            ) from error
+
+    def _in_views(
+        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore, stop: threading.Event
+    ) -> tuple[list[ReadChunk], Snapshot]:
         chunks: dict[int, ReadChunk] = {}
-        stop = stop or threading.Event()
         try:
             with ExitStack() as stack:
                 threads = self._options.threads
@@ -126,11 +147,16 @@ class SnapshotReader:
                     raise ReadingStopped
                 share = -(-limit.max_rows // threads)
                 most = MostChunks(limit.max_rows, min(share, self._options.chunk_rows or share), BATCH_S)
-                bounds = NextChunks(self._server, self._capture, views[0].opened, snapshot, most)
+                reads, source = self._server, None
+                if self._replica is not None and views[0].session.of_replica:
+                    reads, source = self._replica, self._server
+                bounds = NextChunks(reads, self._capture, views[0].opened, snapshot, most, source)
                 if threads > 1:
                     self._side_by_side(views[1:], bounds, chunks, store, stop)
                 else:
                     self._in_view(views[0], bounds, chunks, store, stop)
+                if source is not None:
+                    require_nothing_of_its_own(views[0].session, source)
         except BaseException:
             for chunk in chunks.values():
                 store.delete(chunk.file.name)
@@ -143,11 +169,14 @@ class SnapshotReader:
             view.cut()
 
     def close(self) -> None:
-        """Close the connection for what is asked outside of views; it is opened again when needed."""
-        self._server.close()
+        """Close the connections for what is asked outside of views; they are opened again when needed."""
+        for server in filter(None, (self._server, self._replica)):
+            server.close()
 
     def _view(self, covers: BinlogOffset) -> ConsistentView:
-        return ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S)
+        if self._replica is None:
+            return ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S)
+        return ConsistentView(self._replica.connection, self._replica.flavor, covers, REPLICA_WAIT_S, replica=True)
 
     def _side_by_side(
         self,
@@ -161,8 +190,8 @@ class SnapshotReader:
         with ThreadPoolExecutor(len(views), "databus-view") as pool:
             begun: list[Future[None]] = []
             try:
-                for view in views:
-                    begun.append(pool.submit(self._in_view, view, bounds, chunks, store, stop, beside=True))
+                for view in views:  # each is kept before the next is tried
+                    begun.append(pool.submit(self._in_view, view, bounds, chunks, store, stop, beside=True))  # noqa: PERF401
                 wait(begun, return_when=FIRST_EXCEPTION)
             except RuntimeError as none:  # the machine has no thread left
                 raise SnapshotNotYetVisibleError(f"no thread reads one of {len(views)} views: {none}") from none

@@ -36,10 +36,20 @@ class ViewSession:
         flavor: whose server it is.
         covers: checkpoint that the view is to cover.
         wait_s: seconds within which it is to.
+        of_replica: whether the server is another than the checkpoint's, which replicates from it.
     """
 
-    def __init__(self, connection: Connection, flavor: Flavor, covers: BinlogOffset, wait_s: float):
+    def __init__(
+        self, connection: Connection, flavor: Flavor, covers: BinlogOffset, wait_s: float, *, replica: bool = False
+    ):
         """Connect.
+
+        Args:
+            connection: the server.
+            flavor: whose it is.
+            covers: checkpoint that the view is to cover.
+            wait_s: seconds within which it is to.
+            replica: whether it may be a replica of the checkpoint's server.
 
         Raises:
             SnapshotServerChangedError: it is another server than the checkpoint's.
@@ -53,7 +63,9 @@ class ViewSession:
                 self.server.query(statement)
             self.set_timeouts(self.lock_wait_s, IDLE_S)
             name = "server_uuid" if flavor == "mysql" else "server_id"
-            check_same_server(self.server.place, self.server.variables(name).get(name, "?"), flavor, covers)
+            identity = self.server.variables(name).get(name, "?")
+            self.of_replica = replica and identity != covers.server
+            check_same_server(self.server.place, covers.server if self.of_replica else identity, flavor, covers)
         except BaseException:
             self.server.cut()
             raise

@@ -12,6 +12,7 @@ from databus.binlog.schema_history.definition import ColumnDefinition, TableDefi
 from databus.binlog.schema_history.sql_tokens import UndecidedError
 from databus.core.errors.source import SourceError, SourceUnavailableError
 from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.snapshot.cursor import quoted
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class MysqlColumns:
         """
         for name in tables:
             try:
-                self._server.query(f"SHOW CREATE TABLE {_quoted(name.database)}.{_quoted(name.table)}")
+                self._server.query(f"SHOW CREATE TABLE {quoted(name.database)}.{quoted(name.table)}")
             except SourceUnavailableError:
                 raise
             except SourceError as error:  # the table or the right to see it may be gone, or the table is broken
@@ -208,7 +209,3 @@ def _only(table: str) -> str:
 
 def _values(table: str) -> tuple[str, ...]:
     return (table,) if table else ()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

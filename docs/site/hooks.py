@@ -1,4 +1,4 @@
-"""MkDocs hooks: a page for each file outside docs/ that a page links to, and a navigation of the pages that exist.
+"""MkDocs hooks: a page for each file outside docs/ that a page links to.
 
 A link such as `../include/databus/core/flow.py` is right where the repository is read; the site has docs/ alone.
 """
@@ -26,24 +26,6 @@ _LINK = re.compile(r"(?P<before>\[[^\]\n]*\]\()(?P<target>[^)\s#:]+)(?P<anchor>#
 
 _sources: dict[str, str] = {}
 """Page of the site → file of the repository, for files outside docs/ in the present build."""
-
-
-def on_config(config: MkDocsConfig) -> None:
-    """Leave out what the navigation names and nobody has written yet."""
-    if config.nav is not None:
-        config.nav = _existing(config.nav, Path(config.docs_dir))
-
-
-def _existing(entries: list[Any], docs: Path) -> list[Any]:
-    kept: list[Any] = []
-    for entry in entries:
-        ((title, value),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
-        if isinstance(value, list):
-            if below := _existing(value, docs):
-                kept.append({title: below})
-        elif (docs / value).exists() or value in PLACES.values():
-            kept.append(entry)
-    return kept
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -66,3 +68,9 @@ def test_rows_as_they_were_read_are_no_changes() -> None:
     seen = topic((1, "r"), (1, "u"))
     place = ("shop.orders", '{"order_id":1}')
     assert (seen.messages, seen.reads[place], seen.changes[place]) == (2, 1, 1)
+
+
+def test_the_command_begins() -> None:
+    done = subprocess.run([sys.executable, "-m", "databus.demo", "--help"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--keep" in done.stdout

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from rich.console import Console
@@ -36,7 +36,9 @@ FLOWS = ("orders_to_kafka", "orders_to_search", "shop_fan_out")
 _FIRST_TOPIC = "cdc.orders"
 _PARTS = 20
 
-Connection = pymysql.connections.Connection[Any]
+if TYPE_CHECKING:
+    # Generic to mypy alone.
+    Connection = pymysql.connections.Connection[Any]
 
 console = Console(stderr=True, highlight=False)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, partialmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -455,7 +455,7 @@ def test_an_upgrade_while_a_sink_is_behind_in_mid_batch_fails_that_sink_alone(mo
     assert 0 < held < len(BROKERS["a"].held)
     BROKERS["b"].fails_after, BROKERS["b"].down = None, False
     with monkeypatch.context() as upgraded:
-        upgraded.setattr(f"{__name__}.__version__", "another")
+        upgraded.setattr(RunIdentity, "__init__", partialmethod(RunIdentity.__init__, plan_code="another"))
         with pytest.raises(PlanChangedError, match="half written") as caught:
             flow.run()
     assert caught.value.sink == "b"

@@ -11,7 +11,7 @@ from tests.unit.suite.inner_run import PYTEST, environment
 
 IN_PROCESSES = ["--dist=loadscope", "--no-loadscope-reorder", "--max-worker-restart=0"]  # as in the Makefile
 
-_NO_ROOM = "from tests.suite import groups\ngroups.ROOM_GIB = 2**20\n"
+_NO_ROOM = "from tests.suite import groups\ngroups.ROOM_GIB = groups.SCARCE_GIB = 2**20\n"
 """The third process takes Airflow's tests alone, and ends before the others."""
 
 _DIES_BEFORE_IT_SAYS_SO = """

@@ -25,6 +25,16 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A live flow's Spark task failed in a way that no error names.",
         "Read the message and the worker's log.",
     ),
+    "package_missing": ErrorEntry(
+        "A package that comes with an extra of databus is not installed.",
+        "Install the extra by the command that the error names, such as pip install 'databus[quality]'.",
+        exits=(2,),
+    ),
+    "package_version": ErrorEntry(
+        "A package is installed in a version that databus cannot work with, or two that must be equal differ.",
+        "Install the version that the error names.",
+        exits=(2,),
+    ),
     "environment_version": ErrorEntry(
         "A package or Python has another version than this one was tested with.",
         "Install the versions of requirements.txt.",

@@ -125,6 +125,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Nothing: the chunk is read anew later. If it goes on, look for commits that wait on the server.",
         retried=True,
     ),
+    "snapshot_replica_behind": ErrorEntry(
+        "The replica that rows are read from does not answer, or has not executed what the flow has read from the log.",
+        "Nothing is lost: the chunk is tried again. Look at the replica, or leave read_from of snapshot_options out.",
+        retried=True,
+    ),
     "snapshot_server_changed": ErrorEntry(
         "Another server than the checkpoint's answered while a chunk was read.",
         "Nothing: after a failover the chunk is read there, once the stream has found its place.",

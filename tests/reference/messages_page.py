@@ -22,6 +22,8 @@ from tests.reference.message_types import CHANGES, INVALID, MYSQL
 TEMPLATE = Path(__file__).with_name("messages.md")
 """Prose of the page, with holes `{{name}}`."""
 
+_REASONS = " The reasons: [flags](#flags)."
+
 
 def text() -> str:
     holes = {
@@ -62,14 +64,15 @@ def _fields() -> Iterator[str]:
         kind = " or ".join([kinds] if isinstance(kinds, str) else kinds).replace("string", "text")
         beside = f" *Debezium*: {other}." if other else ""
         meaning = inner.get("description", "").rstrip(".")
-        yield f"* **`{path}`** ({kind}){f': {plain(meaning)}' if meaning else ''}.{beside}"
+        reasons = _REASONS if path == "source.flags" else ""
+        yield f"* **`{path}`** ({kind}){f': {plain(meaning)}' if meaning else ''}.{reasons}{beside}"
 
 
 def _row_fields() -> Iterator[str]:
     for name, inner in schema("row")["properties"].items():
         meaning = inner.get("description", "")
         told = {"__op": "c, u, d or r.", "__deleted": "true for a delete.", "__event_id": "As in the header."}
-        yield f"* **`{name}`**: {plain(meaning or told[name])}"
+        yield f"* **`{name}`**: {plain(meaning or told[name])}{_REASONS if name == '__flags' else ''}"
 
 
 def _examples() -> Iterator[str]:

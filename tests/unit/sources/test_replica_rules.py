@@ -127,7 +127,9 @@ def test_transactions_of_a_second_source_are_seen_on_mariadb() -> None:
     assert own_of_mariadb(["0-1-90,0-2-101", ""], known) == "0-2-101"
     assert own_of_mariadb(["0-1-100", "0-1-100,3-9-1"], known) == "3-9-1"
     assert own_of_mariadb(["0-1-100", "0-1-100"], known) == ""
-    assert own_of_mariadb(["0-1-90,0-2-101", "0-1-90"], ["0-2-150", "0-1-90"]) == ""  # a failover without updates logged
+    assert (
+        own_of_mariadb(["0-1-90,0-2-101", "0-1-90"], ["0-2-150", "0-1-90"]) == ""
+    )  # a failover without updates logged
     assert own_of_mariadb([None, None], known) == ""
 
 

@@ -85,7 +85,10 @@ def replica_findings(replica: MysqlServer, capture: TableCapture, source: MysqlS
     found: list[Finding] = []
     try:
         if replica.flavor != flavor:
-            text, hint = f"{replica.flavor} replicates from {flavor}: not read", "Leave read_from of snapshot_options out."
+            text, hint = (
+                f"{replica.flavor} replicates from {flavor}: not read",
+                "Leave read_from of snapshot_options out.",
+            )
             return [Finding(f"{subject}: replica", Level.ERROR, text, hint, REFUSED)]
         found += _select(replica, capture)
         if replica.identity == identity:

@@ -13,9 +13,9 @@ from databus.core.connections import Connection
 from databus.core.errors.source import SnapshotNotYetVisibleError, SnapshotRefusedError, SnapshotReplicaBehindError
 from databus.core.findings import Level
 from databus.core.positions.binlog_offset import BinlogOffset
+from databus.sources.mysql.replica_rules import own_of_mariadb, replica_faults
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot import server_load
-from databus.sources.mysql.snapshot.replica_rules import own_of_mariadb, replica_faults
 from databus.sources.mysql.snapshot.replica_view import wait_for_replica
 from databus.sources.mysql.snapshot.server_load import ServerLoad
 from databus.sources.mysql.snapshot.snapshot_preflight import replica_findings

@@ -14,14 +14,14 @@ from databus.core.errors.source import (
     SnapshotReplicaBehindError,
 )
 from databus.core.positions.gtid import MysqlGtidSet
-from databus.sources.mysql.server import MysqlServer, ask_known
-from databus.sources.mysql.snapshot.replica_rules import (
+from databus.sources.mysql.replica_rules import (
     REPLICA_SETTINGS,
     REPLICA_STATUS,
     STANDING_OF_MARIADB,
     own_of_mariadb,
     replica_faults,
 )
+from databus.sources.mysql.server import MysqlServer, ask_known
 from databus.sources.mysql.snapshot.view_session import ViewSession
 
 REPLICA_WAIT_S = 10.0

@@ -18,14 +18,14 @@ from databus.core.errors.source import (
     SourceUnavailableError,
 )
 from databus.core.findings import Finding, Level
-from databus.sources.mysql.server import MysqlServer, ask_known, grants_by_scope
-from databus.sources.mysql.snapshot.cursor import quoted
-from databus.sources.mysql.snapshot.replica_rules import (
+from databus.sources.mysql.replica_rules import (
     REPLICA_SETTINGS,
     REPLICA_STATUS,
     is_read_only,
     replica_faults,
 )
+from databus.sources.mysql.server import MysqlServer, ask_known, grants_by_scope
+from databus.sources.mysql.snapshot.cursor import quoted
 from databus.sources.mysql.tables.visibility import MysqlSight
 
 REFUSED, ACCESS = "snapshot_refused", "source_access_denied"

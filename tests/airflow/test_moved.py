@@ -43,6 +43,23 @@ def test_an_older_place_is_taken_and_none_is_told(monkeypatch: pytest.MonkeyPatc
         _ = moved.NotInTheTable
 
 
+def test_a_place_that_is_broken_is_told_and_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, code in (
+        ("broken_by_a_name", "from os import no_such_name"),
+        ("broken_by_a_module", "import no_such_module"),
+        ("broken_by_an_attribute", "import os; os.no_such_name"),
+    ):
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.setitem(PLACES, "Broken", (name, "os:getcwd"))
+        with pytest.raises((ImportError, AttributeError), match=r"no.such"):
+            _ = moved.Broken
+    monkeypatch.setitem(PLACES, "Gone", ("airflow.no_such_module",))
+    with pytest.raises(ImportError, match="no Gone") as caught:
+        _ = moved.Gone
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
 def test_no_module_takes_a_name_past_the_table() -> None:
     wrong = []
     for file in FOLDER.rglob("*.py"):

@@ -25,8 +25,12 @@ from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.demo.consumers import topic_records
 from databus.ops.decode.row_lines import plain_rows
 from databus.ops.services import open_services
+from databus.sources.mysql.replica_rules import REPLICA_SETTINGS, REPLICA_STATUS, replica_faults
+from databus.sources.mysql.server import MysqlServer, ask_known
 from databus.sources.mysql.snapshot import chunk_planning, replica_view, snapshot_reader
 from databus.sources.mysql.snapshot.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot.server_load import ServerLoad
+from databus.sources.mysql.snapshot.view_session import ViewSession
 from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
@@ -90,6 +94,16 @@ class Reading:
     def get(self, conn_id: str) -> Connection:
         return self._found[conn_id]
 
+    def standing(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """Channels and settings of the replica, as a view's session is told of them."""
+        at = self._found["replica"]
+        session = ViewSession(at, self.source._server.flavor, self.source.latest_offset(), 1.0, replica=True)
+        try:
+            shown = ask_known(session.server.query_named, REPLICA_STATUS[session.flavor])[1]
+            return shown, session.server.variables(*REPLICA_SETTINGS)
+        finally:
+            session.server.close()
+
     def rows(self) -> list[tuple[str, int, int]] | None:
         """Read the table beside the head of the log; return op, id and v of each row, None where none can be read."""
         planned = self.source.plan_chunks(self.source.latest_offset(), SNAPSHOT, Batching())
@@ -119,6 +133,11 @@ def test_a_view_of_a_replica_covers_the_checkpoint_and_the_log_covers_the_view(
 ) -> None:
     caplog.set_level("INFO")
     assert [f.message for f in reading.source.snapshot_findings() if f.level is Level.ERROR] == []
+    source = MysqlServer(pair.source.connection)
+    by_now = ServerLoad(source, {"shop": pair.source.connection}, SnapshotOptions(read_from="shop"))
+    assert by_now.excess() == ""  # as behind a failover to the replica: it replicates from nobody
+    by_now.close()
+    source.close()
     pair.replica.sql(f"STOP {word(pair)} SQL_THREAD")
     pair.source.sql(f"UPDATE {NAME}.t SET v = 1 WHERE id = 1")
     assert reading.rows() is None
@@ -172,6 +191,15 @@ def test_a_replica_that_holds_something_else_is_not_read(
         else:
             replica.sql(f"SET GLOBAL replicate_ignore_db = '{names}'")
         replica.sql(f"START {word(pair)}")
+
+    # Writes without a log, and a server in between: both as the servers themselves tell it.
+    shown, settings = reading.standing()
+    assert replica_faults(replica.flavor, settings, shown, reading.source._server.identity) == []
+    (between,) = replica_faults(replica.flavor, settings, shown, "7")
+    assert between.lasts
+    assert reading.source._server.identity in between.message
+    (unlogged,) = replica_faults(replica.flavor, {**settings, "log_bin": "OFF"}, shown, "")
+    assert unlogged.what == "log_bin"
 
     filtered("elsewhere")
     try:

@@ -40,17 +40,25 @@ def __getattr__(name: str) -> Any:
     places = PLACES.get(name)
     if places is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    last: ModuleNotFoundError | None = None
     for place in places:
         module, _, own = place.partition(":")
         try:
             return _named(module, own or name)
-        except (ImportError, AttributeError):
-            continue
-    raise ImportError(f"this release of Airflow has no {name}: looked in {', '.join(places)}", name=name)
+        except ModuleNotFoundError as error:
+            if not f"{module}.{own or name}.".startswith(f"{error.name}."):
+                raise  # the place is there, and what it imports itself is not
+            last = error
+    raise ImportError(f"this release of Airflow has no {name}: looked in {', '.join(places)}", name=name) from last
 
 
 def _named(module: str, name: str) -> Any:
-    """Return what a module has under a name, a module below it too."""
+    """Return what a module has under a name, a module below it too.
+
+    Raises:
+        ModuleNotFoundError: neither is there.
+        Exception: whatever the import of a module that is there raises.
+    """
     found = import_module(module)
     return getattr(found, name) if hasattr(found, name) else import_module(f"{module}.{name}")
 

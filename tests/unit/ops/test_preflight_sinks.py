@@ -18,6 +18,7 @@ from databus.core.errors import (
     DatabusError,
     SegmentStoreFullError,
     ServerIdTakenError,
+    SinkAccessError,
     SinkSettingError,
     SinkTransactionHangingError,
 )
@@ -29,7 +30,7 @@ from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services
 from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.test_sinks_behind import BROKERS, Broker, Marked
+from tests.unit.runtime.test_sinks_behind import BROKERS, Broker, Marked, MarkedSink
 
 
 @pytest.fixture
@@ -80,6 +81,20 @@ def test_one_sink_that_is_away_is_a_warning(flow: Flow) -> None:
     (away,) = [f for f in findings if f.code == "sink_unavailable"]
     assert away.level is Level.WARN
     assert "catches up by itself" in away.hint
+
+
+def test_outputs_that_cannot_be_looked_at_are_a_warning_beside_the_other_findings(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(*_: object) -> list[Finding]:
+        raise SinkAccessError("DescribeConfigs is refused")
+
+    monkeypatch.setattr(MarkedSink, "judge", judge, raising=False)
+    monkeypatch.setattr(MarkedSink, "preflight", lambda _: [Finding("brokers", Level.OK, "reachable")])
+    findings = preflight(flow, services(MemoryCheckpoints()))
+    require_passed(flow, findings)
+    told = [(f.level, f.message) for f in findings if f.subject == "brokers" or f.code == "sink_access_denied"]
+    assert told == [(Level.OK, "reachable"), (Level.WARN, "DescribeConfigs is refused")] * 2
 
 
 def test_all_sinks_away_stop_the_flow(flow: Flow) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from databus.core.errors.checkpoint import LeaseBusyError
 from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext, SinkSpec
@@ -54,7 +55,10 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     def of_sink(spec: SinkSpec, sink: Any) -> Sequence[Finding]:
         found = list(sink.preflight())
         if isinstance(sink, JudgingSink) and all(finding.level is not Level.ERROR for finding in found):
-            found += sink.judge(outputs_of(flow, spec, captured))
+            try:
+                found += sink.judge(outputs_of(flow, spec, captured))
+            except SinkError as error:  # no right to look at the outputs is none that a run needs
+                found.append(Finding.of(f"{_conn(spec.conn_ids())}: outputs", error, Level.WARN))
         return found
 
     findings = _probe(

@@ -86,7 +86,7 @@ class ChunkPlanner:
         self._ahead.drop()
         found = list(snapshot_findings(self._log.server, self._ranges.capture))
         if self._replica is not None:
-            found += replica_findings(self._replica, self._ranges.capture, self._log.server.flavor)
+            found += replica_findings(self._replica, self._ranges.capture, self._log.server)
         return found
 
     def added(self, before: CaptureScope) -> Sequence[TableProgress]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from databus.core.connections import Connection
 from databus.core.errors.source import SourceError
+from databus.sources.mysql.replica_rules import REPLICA_STATUS
 from databus.sources.mysql.server import MysqlServer, ask_known
 from databus.sources.mysql.snapshot.replica_view import REPLICA_WAIT_S
-from databus.sources.mysql.snapshot.snapshot_preflight import REPLICA_STATUS
 from databus.sources.mysql.snapshot_options import SnapshotOptions
 
 _ASKED_S = 1.0
@@ -47,7 +47,8 @@ class ServerLoad:
     def excess(self) -> str:
         """Return which bound is passed, and by how much; "" where none is. Asks the servers once a second at most.
 
-        A replica that does not answer or does not replicate counts as too far behind: nobody knows how far it is.
+        A replica that does not answer or does not replicate counts as too far behind: nobody knows how far it is. One
+        that is the source by now is behind nobody.
 
         Raises:
             SourceError: the source does not answer.
@@ -55,9 +56,11 @@ class ServerLoad:
         if self._clock() < self._again:
             return self._said
         self._said, again = self._threads() or "", _ASKED_S
-        for replica, most_s in [] if self._said else self._replicas:
+        asked = [] if self._said else self._replicas
+        source = self._server.identity if asked else ""
+        for replica, most_s in asked:
             try:
-                self._said = _lag(replica, most_s)
+                self._said = _lag(replica, most_s) if replica.identity != source else ""
             except SourceError as error:
                 self._said, again = f"the lag of replica {replica.connection.conn_id} is not known: {error}", _FAILED_S
             if self._said:

@@ -11,8 +11,19 @@ from dataclasses import replace
 
 from databus.binlog.log.capture import TableCapture, is_name
 from databus.core.errors.root import DatabusError
-from databus.core.errors.source import SourceAccessError, SourceError
+from databus.core.errors.source import (
+    SnapshotReplicaBehindError,
+    SourceAccessError,
+    SourceError,
+    SourceUnavailableError,
+)
 from databus.core.findings import Finding, Level
+from databus.sources.mysql.replica_rules import (
+    REPLICA_SETTINGS,
+    REPLICA_STATUS,
+    is_read_only,
+    replica_faults,
+)
 from databus.sources.mysql.server import MysqlServer, ask_known, grants_by_scope
 from databus.sources.mysql.snapshot.cursor import quoted
 from databus.sources.mysql.tables.visibility import MysqlSight
@@ -27,9 +38,6 @@ NO_TABLE = "snapshot_view"
 
 _VARIABLES = ("binlog_row_image", "gtid_mode", "log_slave_updates", "log_replica_updates")
 _READ = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
-
-REPLICA_STATUS = {"mysql": ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"), "mariadb": ("SHOW ALL SLAVES STATUS",)}
-"""Statements that tell how a server replicates, by flavor; the first that it knows."""
 
 _Probe = Callable[[MysqlServer, TableCapture], Iterator[Finding]]
 
@@ -60,38 +68,46 @@ def snapshot_findings(server: MysqlServer, capture: TableCapture) -> Sequence[Fi
     return found
 
 
-def replica_findings(replica: MysqlServer, capture: TableCapture, flavor: str) -> Sequence[Finding]:
+def replica_findings(replica: MysqlServer, capture: TableCapture, source: MysqlServer) -> Sequence[Finding]:
     """Probe a replica whose views are read in place of the source's; changes nothing.
+
+    What a replica is waited for is a warning: no chunk is read meanwhile, and the stream goes on.
 
     Args:
         replica: the server, asked with the account of its connection.
         capture: tables whose rows are to be read.
-        flavor: the source's.
+        source: the source.
+
+    Raises:
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
     """
-    subject = replica.connection.conn_id
+    subject, flavor, identity = replica.connection.conn_id, source.flavor, source.identity
+    found: list[Finding] = []
     try:
         if replica.flavor != flavor:
-            return [
-                Finding(
-                    f"{subject}: replica",
-                    Level.ERROR,
-                    f"{replica.flavor} replicates from {flavor}: not read",
-                    "Leave read_from of snapshot_options out.",
-                    REFUSED,
-                )
-            ]
-        found = list(_select(replica, capture))
-        settings = replica.variables("gtid_mode", "read_only")
-        if flavor == "mysql" and settings.get("gtid_mode") != "ON":
-            hint = "Turn GTIDs on (gtid_mode=ON) on both servers, or leave read_from of snapshot_options out."
-            found.append(Finding(f"{subject}: gtid_mode", Level.ERROR, "gtid_mode is not ON", hint, REFUSED))
-        if settings.get("read_only", "").upper() not in ("ON", "1"):
+            text, hint = (
+                f"{replica.flavor} replicates from {flavor}: not read",
+                "Leave read_from of snapshot_options out.",
+            )
+            return [Finding(f"{subject}: replica", Level.ERROR, text, hint, REFUSED)]
+        found += _select(replica, capture)
+        if replica.identity == identity:
+            text = "it is the source by now, and is read as one"
+            return [*found, Finding(f"{subject}: replica", Level.OK, text)]
+        settings = replica.variables(*REPLICA_SETTINGS)
+        channels = ask_known(replica.query_named, REPLICA_STATUS[flavor])[1]
+        faults = replica_faults(flavor, settings, channels, identity)
+        for fault in faults:
+            level, code = (Level.ERROR, REFUSED) if fault.lasts else (Level.WARN, SnapshotReplicaBehindError.code)
+            found.append(Finding(f"{subject}: {fault.what}", level, f"the replica {fault.message}", fault.hint, code))
+        if not is_read_only(settings.get("read_only", "")) and all(fault.what != "log_bin" for fault in faults):
             text = "read_only=OFF: what a session writes here the source's log does not have; such a replica is refused"
             hint = "SET GLOBAL read_only=ON (MySQL: super_read_only=ON) on the replica."
             found.append(Finding(f"{subject}: read_only", Level.WARN, text, hint, "source_setting"))
-        ask_known(replica.query_named, REPLICA_STATUS[flavor])
+    except SourceUnavailableError as error:
+        found.append(Finding.of(f"{subject}: replica", error, Level.WARN))
     except DatabusError as error:
-        return [Finding.of(f"{subject}: replica", error)]
+        found.append(Finding.of(f"{subject}: replica", error))
     return found
 
 

@@ -24,12 +24,13 @@ from databus.core.settings import Settings
 from databus.core.spec import Spec
 from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
-from databus.ops.flows.discovery import discover, find_flow
+from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
 from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
 _NONE = "no flows: no Python file of the DAG folder makes one"
+_NO_DAGS = "Airflow is not installed here: flows are validated without their DAGs"
 _NONE_READABLE = "no flow is readable"
 _WORST = ("ok", "warn", "error")
 
@@ -97,11 +98,14 @@ def validate(
     """Validate every DAG file, flow and ring of mirrors.
 
     All faults of a flow are listed at once; a valid flow has one line. A package that one of its kinds needs and that
-    is not installed here is a fault. Exit code 2 when anything is wrong.
+    is not installed here is a fault. Where Airflow is not installed, flows are validated without their DAGs. Exit
+    code 2 when anything is wrong.
 
     With --connect flows are compared with their tables; a source that does not answer gives exit code 4.
     """
     found, broken = discover(dags)
+    if not builds_dags():
+        ERR.print(_NO_DAGS, style="yellow", markup=False, soft_wrap=True)
     settings = Settings.from_environment()
     unpacked = [(f, missing_packages(f.flow, settings)) for f in found]
     findings = [(f, told or list(_of_tables(f.flow) if connect else ())) for f, told in unpacked]

@@ -120,7 +120,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "recording_quality": ErrorEntry(
         "Great Expectations could not evaluate a check.",
-        "Install the version that requirements.txt names.",
+        "Run `databus doctor`: it says which version is wanted, and how it is installed.",
     ),
     "recording_schema_version": ErrorEntry(
         "The records store was migrated by a newer databus.",

@@ -37,7 +37,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "environment_version": ErrorEntry(
         "A package or Python has another version than this one was tested with.",
-        "Install the versions of requirements.txt.",
+        "Install the version that the hint names.",
         exits=(2,),
     ),
     "environment_package": ErrorEntry(

@@ -218,8 +218,10 @@ print("@" + json.dumps({
     "listed": json.loads(run("flows", "list", "--dags", str(dags), "-o", "json").stdout),
     "validated": json.loads((told := run("flows", "validate", "--dags", str(dags), "-o", "json")).stdout),
     "exit": told.exit_code,
-    "of_dag": [(alone := run("flows", "validate", "--dags", str(dags / "dag"), env={"DATABUS_RECORDS_URL": None})).exit_code,
-               alone.stdout, alone.stderr],
+    "of_dag": [
+        (one := run("flows", "validate", "--dags", str(dags / "dag"), env={"DATABUS_RECORDS_URL": None})).exit_code,
+        one.stdout, one.stderr,
+    ],
     "refused": {extra: refusal(ask) for extra, ask in asking.items()},
     "loaded": [m for m in MODULES if m in sys.modules],
 }))

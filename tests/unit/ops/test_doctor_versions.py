@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import databus
-
 from databus.core.findings import Finding, Level
 from databus.ops.health import doctor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -63,6 +64,17 @@ def test_explain_prints_an_entry_in_80_columns() -> None:
     found = json.loads(CliRunner().invoke(app, ["explain", "sink_setting", "-o", "json"]).stdout)
     assert found["exit_codes"] == list(all_entries()["sink_setting"].exits)
     assert found["way_out"] == all_entries()["sink_setting"].way_out
+
+
+def test_a_page_is_named_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where no documents are
+    monkeypatch.delenv("DATABUS_DOCS_URL", raising=False)
+    assert "page" not in CliRunner().invoke(app, ["explain", "sink_setting"], env=WIDTH).stdout
+    assert json.loads(CliRunner().invoke(app, ["explain", "sink_setting", "-o", "json"]).stdout)["page"] is None
+    assert told_with_more(ConfigError("bad")).endswith("\nmore: databus explain config_invalid")
+    monkeypatch.setenv("DATABUS_DOCS_URL", "https://docs.example.com/databus/")
+    said = " ".join(CliRunner().invoke(app, ["explain", "sink_setting"], env=WIDTH).stdout.split())
+    assert said.endswith("page https://docs.example.com/databus/reference/errors.md#sink_setting")
 
 
 def test_explain_without_a_code_lists_all() -> None:

@@ -30,7 +30,13 @@ OptionalFlow = Annotated[
     str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="all flows of the DAG folder")
 ]
 Dags = Annotated[
-    Path | None, typer.Option("--dags", help="Folder of the DAG files.", envvar="DATABUS_DAGS", show_default="./dags")
+    Path | None,
+    typer.Option(
+        "--dags",
+        help="Folder of the DAG files.",
+        envvar="DATABUS_DAGS",
+        show_default="$AIRFLOW__CORE__DAGS_FOLDER, else ./dags",
+    ),
 ]
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="Format of what is printed: a table for people, else for programs.")

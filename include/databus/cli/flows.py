@@ -98,9 +98,9 @@ def validate(
 ) -> None:
     """Validate every DAG file, flow and ring of mirrors.
 
-    All faults of a flow are listed at once; a valid flow has one line. A package that one of its kinds needs and that
-    is not installed here is a fault. Where Airflow is not installed, flows are validated without their DAGs. Exit
-    code 2 when anything is wrong.
+    A valid flow has one line. A file that Python or an option's check stops has its first fault only: all wrong options
+    of one object, not those of the next. A package that one of a flow's kinds needs and that is not installed here is a
+    fault. Where Airflow is not installed, flows are validated without their DAGs. Exit code 2 when anything is wrong.
 
     With --connect flows are compared with their tables; a source that does not answer gives exit code 4.
     """

@@ -22,7 +22,8 @@ from databus.core.errors.entries import (
     source,
     told_with_more,
 )
-from tests.reference.raised import codes, exits_of, is_retried
+from tests.reference.errors_page import entry_text
+from tests.reference.raised import codes, exits_of, is_retried, of_doctor_alone
 
 WIDTH = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -44,6 +45,17 @@ def test_exit_codes_and_retries_are_those_of_the_classes_that_bear_the_code() ->
     assert {code: (entry.exits, entry.retried) for code, entry in entries.items()} == {
         code: (exits_of(code), is_retried(code)) for code in entries
     }
+
+
+def test_codes_that_doctor_alone_finds_have_its_exit_code() -> None:
+    assert {code: exits_of(code) for code in codes() if of_doctor_alone(code)} == {
+        "connection_type": (1,),
+        "environment_java": (),
+        "environment_package": (1,),
+        "environment_version": (1,),
+        "private_data_wider": (),
+    }
+    assert "by `doctor`: `ops/health/doctor.py`" in entry_text("environment_package")
 
 
 def test_cause_and_way_out_are_sentences_of_their_own() -> None:

@@ -42,7 +42,6 @@ ENTRIES: dict[str, ErrorEntry] = {
     "connection_type": ErrorEntry(
         "A connection is of another type than the flow needs.",
         "Name another connection in the flow, or correct the type.",
-        exits=(2,),
     ),
     "place_invalid": ErrorEntry(
         "A text is no place of the source's log.",

@@ -271,3 +271,15 @@ def test_wrong_arguments_name_the_line(arguments: dict[str, Any], says: str) -> 
 def test_a_retry_may_be_set_by_the_author() -> None:
     task = flow_dag(FLOW, default_args={"retries": 1}).task_dict["transfer"]
     assert (task.retries, task.retry_delay) == (1, timedelta(seconds=5))
+
+
+MIRROR = Mirror(name="m", source_conn_id="a", target_conn_id="b", topics=("t",))
+
+
+@pytest.mark.parametrize(("made_by", "flow"), [(flow_dag, FLOW), (mirror_dag, MIRROR)])
+def test_an_option_that_neither_we_nor_airflow_have_is_named_with_the_like(made_by: Any, flow: Flow) -> None:
+    name = made_by.__name__
+    with pytest.raises(ConfigError, match=rf"flow_dag.py:\d+: {name}: unknown option 'evry', 'tgs' Hint: ") as refused:
+        made_by(flow, evry=timedelta(minutes=1), tgs={"x"}, mode="live", dag_id="own")
+    assert refused.value.hint.startswith(f"Did you mean every and tags? {name} takes: backfill_every, engine, every, ")
+    assert refused.value.hint.endswith(", wake, window; and what airflow.sdk.DAG takes.")

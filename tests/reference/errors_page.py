@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from databus.core.errors.entries import ErrorEntry, all_entries, checkpoint, definition, environment, sink, source
-from tests.reference.raised import codes
+from tests.reference.raised import codes, of_doctor_alone
 
 PARTS: dict[str, dict[str, ErrorEntry]] = {
     "Source, snapshot, trace": source.ENTRIES,
@@ -58,7 +58,8 @@ def _where(code: str) -> Iterator[str]:
     named = ", ".join(f"`{file}`" for file in files[:MOST])
     more = f" and {len(files) - MOST} more" if len(files) > MOST else ""
     if raised.finding:
-        told = f"as {names}, and found by `doctor` and the preflight" if names else "by `doctor` and the preflight"
+        finders = "`doctor`" if of_doctor_alone(code) else "`doctor` and the preflight"
+        told = f"as {names}, and found by {finders}" if names else f"by {finders}"
         yield f"* **{'Raised' if names else 'Found'}** {told}: {named}{more}"
     elif files:
         yield f"* **Raised** {f'as {names} ' if names else ''}in {named}{more}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from databus.cli.terminal.exits import exit_code
+from databus.cli.terminal.exits import ERROR, exit_code
 from databus.core import errors, trace
 from databus.core.errors import ConfigError, DatabusError
 
@@ -181,9 +181,16 @@ def exits_of(code: str) -> tuple[int, ...]:
     """Return the exit codes that the command may end with for a code; none for a mere warning."""
     raised = codes()[code]
     found = {exit_code(class_of(name or "DatabusError")("", code=code)) for name in raised.classes}
-    if raised.finding and not raised.warns_only:
+    if raised.finding and not raised.warns_only and of_doctor_alone(code):
+        found.add(ERROR)  # of `doctor` itself: nothing is raised
+    elif raised.finding and not raised.warns_only:
         found.add(exit_code(ConfigError("", code=code)))
     return tuple(sorted(found))
+
+
+def of_doctor_alone(code: str) -> bool:
+    """Tell whether only `doctor` finds a code: no preflight, and nothing raises it."""
+    return codes()[code].modules == {"ops/health/doctor.py"} and not codes()[code].classes
 
 
 def is_retried(code: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.airflow.moved import NEWEST, OLDEST, release
+from databus.core.packages import NEWEST_AIRFLOW, OLDEST_AIRFLOW, release
 
 PLUGIN = "class AirflowPlugin:\n    pass\n"
 
@@ -47,4 +47,4 @@ def test_releases_are_read(version: str, found: tuple[int, int]) -> None:
 def test_the_installed_one_is_among_those_that_were_tried() -> None:
     from airflow import __version__
 
-    assert OLDEST <= release(__version__) <= NEWEST
+    assert OLDEST_AIRFLOW <= release(__version__) <= NEWEST_AIRFLOW

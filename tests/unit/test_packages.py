@@ -212,12 +212,16 @@ def refusal(ask):
     except DatabusError as error:
         return {"code": error.code, "message": error.message, "hint": error.hint}
 
-run = lambda *words: CliRunner().invoke(app, words)
+run = lambda *words, env=None: CliRunner().invoke(app, words, env=env)
 print("@" + json.dumps({
     "help": run("--help").output,
     "listed": json.loads(run("flows", "list", "--dags", str(dags), "-o", "json").stdout),
     "validated": json.loads((told := run("flows", "validate", "--dags", str(dags), "-o", "json")).stdout),
     "exit": told.exit_code,
+    "of_dag": [
+        (one := run("flows", "validate", "--dags", str(dags / "dag"), env={"DATABUS_RECORDS_URL": None})).exit_code,
+        one.stdout, one.stderr,
+    ],
     "refused": {extra: refusal(ask) for extra, ask in asking.items()},
     "loaded": [m for m in MODULES if m in sys.modules],
 }))
@@ -257,7 +261,8 @@ def base_alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what a process says that can import nothing of any extra."""
     dags = tmp_path_factory.mktemp("dags")
     (dags / "flows.py").write_text(FLOWS)
-    (dags / "with_dag.py").write_text(DAG)
+    (dags / "dag").mkdir()
+    (dags / "dag" / "with_dag.py").write_text(DAG)
     environment = {
         "HOME": str(dags),
         "PATH": "/usr/bin:/bin",
@@ -302,6 +307,14 @@ def test_validate_names_the_extras_of_each_flow(base_alone: dict[str, Any]) -> N
     assert named == {
         "all_kinds": {"mysql", "kafka", "elasticsearch", "quality", "postgres"},
         "of_registry": {"kafka", "registry", "postgres"},
-        "with_dag.py": {"airflow"},
+        "of_dag": {"postgres"},
     }
     assert base_alone["exit"] == 2
+
+
+def test_without_airflow_validate_takes_a_file_with_a_dag_as_other_commands_do(base_alone: dict[str, Any]) -> None:
+    code, shown, told = base_alone["of_dag"]
+    assert (code, shown.split()[:2]) == (0, ["ok", "of_dag"]), shown
+    assert told == (
+        "Airflow is not installed here: flows are validated without their DAGs\n1 flow: 1 well, 0 with faults\n"
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher
 
+from databus.airflow.dag_arguments import Engine, Tasks, refuse_unknown, refuse_values
 from databus.airflow.moved import AssetOrTimeSchedule
 from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, every_or_window, flow_schedule
 from databus.airflow.triggers import ChangesTrigger
@@ -23,8 +24,6 @@ POLL_S = 5.0
 AGAIN_S = 60.0
 """A woken run that moved nothing and waits for no slot has failed; after so long another one is begun."""
 
-Engine = Literal["connect", "submit"]
-Tasks = Literal["separate", "together"]
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -91,16 +90,9 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}", hint="Give it what Flow(…) returned."
         )
     written = flow
-    if engine not in ("connect", "submit"):
-        raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
-    if tasks not in (None, *get_args(Tasks)) or (tasks == "together" and engine != "connect"):
-        raise ConfigError(
-            f"{caller()}: tasks={tasks!r} cannot be with engine={engine!r}",
-            hint="Known: separate, and with engine='connect' together.",
-        )
+    refuse_unknown("flow_dag", flow_dag, dag_options)
+    refuse_values(engine, tasks, mode)
     if mode is not None:
-        if mode not in get_args(Mode):
-            raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
         flow = flow.model_copy(update={"mode": mode})
     note_given(written, flow)
     every, window = every_or_window(schedule, every, window)
@@ -292,5 +284,6 @@ def mirror_dag(
     """
     if not isinstance(mirror, Flow) or [sink.kind for sink in mirror.sinks] != ["kafka_mirror"]:
         raise ConfigError(f"{caller()}: mirror_dag needs a Mirror", hint="For other flows there is flow_dag.")
+    refuse_unknown("mirror_dag", flow_dag, options)
     tags = {"databus", "mirror", *options.pop("tags", ())}
     return flow_dag(mirror, schedule=schedule, every=every, tags=tags, **options)

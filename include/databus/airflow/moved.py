@@ -7,15 +7,10 @@ the provider manager imports this package while Airflow is half imported.
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from typing import Any
 
-from databus.core.errors.config import PackageVersionError
-from databus.core.packages import require
-
-OLDEST, NEWEST = (3, 1), (3, 3)
-"""Minor releases that were tried; how far, says docs/install/packages.md."""
+from databus.core.packages import airflow_too_old, require
 
 _SDK, _OLD = "airflow.sdk.exceptions", "airflow.exceptions"
 
@@ -76,20 +71,10 @@ def require_airflow(what: str = "databus.airflow") -> None:
 
     Raises:
         PackageMissingError: Airflow is not installed.
-        PackageVersionError: it is older than `OLDEST`.
+        PackageVersionError: it is older than `packages.OLDEST_AIRFLOW`.
     """
     require(("airflow",), what)
     from airflow import __version__
 
-    if release(__version__) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise PackageVersionError(
-            f"databus needs Airflow {oldest} or later, found {__version__}",
-            hint=f"pip install 'apache-airflow>={oldest}', with Airflow's constraints.",
-        )
-
-
-def release(version: str) -> tuple[int, int]:
-    """Return (major, minor) of a version of Airflow such as "3.1.0" or "3.2.0rc1"."""
-    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()  # type: ignore[union-attr]  # PEP 440
-    return int(major), int(minor)
+    if (error := airflow_too_old(__version__)) is not None:
+        raise error

@@ -10,7 +10,7 @@ from databus.cli.terminal.exits import MEANINGS
 from databus.cli.terminal.options import Output
 from databus.cli.terminal.output import Format, show_one, show_rows
 from databus.core.errors.config import ConfigError
-from databus.core.errors.entries import PAGE, ErrorEntry, all_entries, nearest
+from databus.core.errors.entries import ErrorEntry, all_entries, nearest, page_of
 
 _WARNING = "none: a warning, which stops nothing"
 
@@ -50,7 +50,8 @@ def explain(
     exits = ", ".join(f"{number} ({_meaning(number)})" for number in entry.exits) or _WARNING
     again = "yes, without a person" if entry.retried else "not before something is changed"
     told = {"code": code, "cause": entry.cause, "way_out": entry.way_out, "exit_code": exits}
-    show_one({**told, "retried": again, "page": f"{PAGE}#{code}"}, output)
+    page = page_of(code)
+    show_one({**told, "retried": again, **({"page": page} if page else {})}, output)
 
 
 def _plain(code: str, entry: ErrorEntry) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def _plain(code: str, entry: ErrorEntry) -> dict[str, Any]:
         "way_out": entry.way_out,
         "exit_codes": list(entry.exits),
         "retried": entry.retried,
-        "page": f"{PAGE}#{code}",
+        "page": page_of(code) or None,
     }
 
 

@@ -15,6 +15,7 @@ from databus.cli.terminal.exits import OK, UNREACHABLE, USAGE
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
 from databus.core.amounts import counted
+from databus.core.errors.entries import more_of
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
@@ -24,12 +25,13 @@ from databus.core.settings import Settings
 from databus.core.spec import Spec
 from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
-from databus.ops.flows.discovery import discover, find_flow
+from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
 from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
 _NONE = "no flows: no Python file of the DAG folder makes one"
+_NO_DAGS = "Airflow is not installed here: flows are validated without their DAGs"
 _NONE_READABLE = "no flow is readable"
 _WORST = ("ok", "warn", "error")
 
@@ -96,35 +98,40 @@ def validate(
 ) -> None:
     """Validate every DAG file, flow and ring of mirrors.
 
-    All faults of a flow are listed at once; a valid flow has one line. A package that one of its kinds needs and that
-    is not installed here is a fault. Exit code 2 when anything is wrong.
+    A valid flow has one line. A file that Python or an option's check stops has its first fault only: all wrong options
+    of one object, not those of the next. A package that one of a flow's kinds needs and that is not installed here is a
+    fault. Where Airflow is not installed, flows are validated without their DAGs. Exit code 2 when anything is wrong.
 
     With --connect flows are compared with their tables; a source that does not answer gives exit code 4.
     """
     found, broken = discover(dags)
+    if not builds_dags():
+        ERR.print(_NO_DAGS, style="yellow", markup=False, soft_wrap=True)
     settings = Settings.from_environment()
     unpacked = [(f, missing_packages(f.flow, settings)) for f in found]
     findings = [(f, told or list(_of_tables(f.flow) if connect else ())) for f, told in unpacked]
     rows: list[dict[str, Any]] = [
-        {"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None}
+        {"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None, "code": None}
         for f, told in findings
         if not told
     ]
     rows += [
         {"file": str(f.file), "flow": f.flow.name, "state": str(t.level), "problem": f"{t.subject}: {t.message}",
-         "hint": t.hint}
+         "hint": t.hint, "code": t.code}
         for f, told in findings
         for t in told
     ]  # fmt: skip
     rows += [
-        {"file": str(b.file), "flow": None, "state": "error", "problem": b.error.message, "hint": b.error.hint}
+        {"file": str(b.file), "flow": None, "state": "error", "problem": b.error.message, "hint": b.error.hint,
+         "code": b.error.code}
         for b in broken
-    ]
+    ]  # fmt: skip
     together = problems(f.flow for f in found)
     rows += [
-        {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint}
+        {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint,
+         "code": p.code}
         for p in together
-    ]
+    ]  # fmt: skip
     if output is Format.TABLE and rows:
         _show_judged(rows)
         wrong_flows = {f.flow.name for f, told in findings if any(t.level is Level.ERROR for t in told)}
@@ -133,6 +140,8 @@ def validate(
         parts += [f"{counted(len(broken), 'file')} not readable"] if broken else []
         style = "red" if wrong_flows or broken else "green"
         ERR.print(f"{counted(len(found), 'flow')}: {', '.join(parts)}", style=style)
+        if codes := [code for code in dict.fromkeys(row["code"] for row in rows) if code and more_of(code)]:
+            ERR.print(f"more: databus explain {' | '.join(codes)}", style="dim", markup=False, soft_wrap=True)
     else:
         show_rows(rows, (), output, empty=_NONE)
     errors = [t for _, told in findings for t in told if t.level is Level.ERROR]
@@ -152,7 +161,8 @@ def _show_judged(rows: list[dict[str, Any]]) -> None:
         OUT.print(f"{state:<5}  {subject}", style=STATE_STYLES[state], markup=False, soft_wrap=True)
         for row in told:
             if row["problem"]:
-                OUT.print(f"  {row['problem']}", markup=False, soft_wrap=True)
+                code = f"  ({row['code']})" if row["code"] else ""
+                OUT.print(f"  {row['problem']}{code}", markup=False, soft_wrap=True)
             if row["hint"]:
                 OUT.print(f"    {row['hint']}", style="dim", markup=False, soft_wrap=True)
 

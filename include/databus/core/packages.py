@@ -7,6 +7,7 @@ with extras (pyproject.toml; docs/install/packages.md); nothing of it is importe
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,10 @@ _OF_OTHERS = {"llvmlite": "mysql", "openlineage": "lineage", "google": "registry
 """Import that comes with a package of the table → its extra."""
 
 
+OLDEST_AIRFLOW, NEWEST_AIRFLOW = (3, 1), (3, 3)
+"""Minor releases of Airflow that were tried; how far, says docs/install/packages.md."""
+
+
 def install_command(*extras: str) -> str:
     """Return the command that installs extras; the sandbox is a distribution of its own."""
     return "pip install databus-sandbox" if "sandbox" in extras else f"pip install 'databus[{','.join(extras)}]'"
@@ -106,6 +111,23 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def airflow_too_old(version: str) -> PackageVersionError | None:
+    """Return the error about a version of Airflow that is older than databus works with; None for another."""
+    if release(version) >= OLDEST_AIRFLOW:
+        return None
+    oldest = ".".join(map(str, OLDEST_AIRFLOW))
+    return PackageVersionError(
+        f"databus needs Airflow {oldest} or later, found {version}",
+        hint=f"pip install 'apache-airflow>={oldest}', with Airflow's constraints.",
+    )
+
+
+def release(version: str) -> tuple[int, int]:
+    """Return (major, minor) of a version such as "3.1.0" or "3.2.0rc1"."""
+    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()  # type: ignore[union-attr]  # PEP 440
+    return int(major), int(minor)
 
 
 def _one_version(found: Mapping[str, str]) -> str:

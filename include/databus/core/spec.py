@@ -174,6 +174,8 @@ def config_error(model: type[BaseModel], error: ValidationError, others: Sequenc
         elif item["type"] == "tuple_type" and isinstance(item["input"], str):
             given = json.dumps(item["input"], ensure_ascii=False)
             problems.append(f"{where} is one text, and a tuple of them is wanted: {where}=({given},)")
+        elif item["type"] == "literal_error" and isinstance(item["input"], str | int | float | None):
+            problems.append(f"{where}={item['input']!r}: {item['msg']}")
         else:
             said = item["msg"].removeprefix("Value error, ")
             problems.append(f"{where}: {said}" if where else said)

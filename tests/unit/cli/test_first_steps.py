@@ -130,9 +130,15 @@ def test_validate_prints_a_line_per_flow_that_is_well_and_counts_them(tmp_path: 
         f"error  {tmp_path / 'bad.py'}",
     ]
     assert "no connection 'nowhere'" in lines[2]
-    assert faulty.stderr.endswith("2 flows: 1 well, 1 with faults, 1 file not readable\n")
+    assert lines[2].endswith("  (connection_missing)")
+    assert [line[-17:] for line in lines if "Kafka(" in line or "Kafka: " in line] == [" (config_invalid)"]
+    assert faulty.stderr.endswith(
+        "2 flows: 1 well, 1 with faults, 1 file not readable\n"
+        "more: databus explain connection_missing | config_invalid\n"
+    )
     rows = json.loads(CliRunner().invoke(app, [*words, "-o", "json"]).stdout)
     assert [row["state"] for row in rows] == ["ok", "ok", "error"]
+    assert [row["code"] for row in rows] == [None, None, "config_invalid"]
 
 
 def test_lag_says_which_connection_is_missing_once_for_all_flows_and_what_cannot_be_read(

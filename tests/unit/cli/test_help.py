@@ -15,6 +15,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from databus.cli.main import PANELS, Commands, app
+from databus.ops.flows.discovery import dags_folder
 
 SNAPSHOT = Path(__file__).with_name("help_of_databus.txt")
 WIDTH = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
@@ -143,3 +144,13 @@ def test_options_of_the_old_form_are_refused_before_a_new_verb(tmp_path: Path) -
     found = CliRunner().invoke(app, ["segments", "--keep", "30d", "prune", "--execute"], env=env)
     assert found.exit_code == 2
     assert "write options behind" in found.stderr
+
+
+def test_the_default_of_dags_is_the_folder_that_is_looked_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    (option,) = (p for p in ALL["flows", "list"].params if p.opts == ["--dags"])
+    assert (option.envvar, option.show_default) == ("DATABUS_DAGS", "$AIRFLOW__CORE__DAGS_FOLDER, else ./dags")
+    monkeypatch.delenv("DATABUS_DAGS", raising=False)
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", "/opt/dags")
+    assert dags_folder() == Path("/opt/dags")
+    monkeypatch.delenv("AIRFLOW__CORE__DAGS_FOLDER")
+    assert dags_folder() == Path("dags")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from databus.cli import main
 from databus.cli.main import app
+from databus.cli.terminal.options import connection_source
 from databus.connections.environment import ChainedConnections
 from databus.core.amounts import counted
 from databus.core.batches.counts import TableCounts
@@ -178,3 +179,21 @@ def test_a_backfill_that_is_to_be_run_again_is_named_by_places_that_can_be_read(
     assert _again("earliest", first) == "bin.000001:4"
     assert _again("2026-11-01", first) == "2026-11-01"
     assert '"generation": 1' in _again("latest", later)  # the first log may have such a place, too
+
+
+def test_a_missing_connection_leads_to_no_sandbox_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABUS_SANDBOX", str(tmp_path))
+    monkeypatch.delenv("DATABUS_CONNECTIONS", raising=False)
+    monkeypatch.delenv("AIRFLOW_CONN_B", raising=False)
+    with pytest.raises(ConnectionMissingError) as caught:
+        connection_source().get("b")
+    assert caught.value.message == "no connection 'b': none in the environment"
+    assert caught.value.hint.startswith("Set AIRFLOW_CONN_B to JSON or a URI. ")
+    assert caught.value.hint.endswith(" Or: Name a file of connections in DATABUS_CONNECTIONS.")
+    (tmp_path / "connections.yaml").write_text("a: mysql://db\n")
+    monkeypatch.setenv("DATABUS_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    with pytest.raises(ConnectionMissingError) as caught:
+        connection_source().get("b")
+    assert "sandbox" not in f"{caught.value.message} {caught.value.hint}"

@@ -210,3 +210,8 @@ def test_the_line_of_a_bad_option_is_one_of_a_flow_file_and_none_of_a_library(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), *sys.path])}
     done = subprocess.run([sys.executable, str(command)], env=environment, capture_output=True, text=True, check=False)
     assert "ConfigError: [config_invalid] Mock: unknown option 'bad' Hint" in done.stderr
+
+
+def test_a_value_that_is_none_of_a_few_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"MysqlBinlog: snapshot='yes': Input should be 'never', 'initial' or 'only'"):
+        MysqlBinlog(conn_id="m", tables=("a.b",), snapshot="yes")

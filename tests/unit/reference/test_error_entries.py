@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +22,8 @@ from databus.core.errors.entries import (
     source,
     told_with_more,
 )
-from tests.reference.raised import codes, exits_of, is_retried
+from tests.reference.errors_page import entry_text
+from tests.reference.raised import codes, exits_of, is_retried, of_doctor_alone
 
 WIDTH = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -45,6 +47,17 @@ def test_exit_codes_and_retries_are_those_of_the_classes_that_bear_the_code() ->
     }
 
 
+def test_codes_that_doctor_alone_finds_have_its_exit_code() -> None:
+    assert {code: exits_of(code) for code in codes() if of_doctor_alone(code)} == {
+        "connection_type": (1,),
+        "environment_java": (),
+        "environment_package": (1,),
+        "environment_version": (1,),
+        "private_data_wider": (),
+    }
+    assert "by `doctor`: `ops/health/doctor.py`" in entry_text("environment_package")
+
+
 def test_cause_and_way_out_are_sentences_of_their_own() -> None:
     for code, entry in all_entries().items():
         for text in (entry.cause, entry.way_out):
@@ -63,6 +76,17 @@ def test_explain_prints_an_entry_in_80_columns() -> None:
     found = json.loads(CliRunner().invoke(app, ["explain", "sink_setting", "-o", "json"]).stdout)
     assert found["exit_codes"] == list(all_entries()["sink_setting"].exits)
     assert found["way_out"] == all_entries()["sink_setting"].way_out
+
+
+def test_a_page_is_named_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where no documents are
+    monkeypatch.delenv("DATABUS_DOCS_URL", raising=False)
+    assert "page" not in CliRunner().invoke(app, ["explain", "sink_setting"], env=WIDTH).stdout
+    assert json.loads(CliRunner().invoke(app, ["explain", "sink_setting", "-o", "json"]).stdout)["page"] is None
+    assert told_with_more(ConfigError("bad")).endswith("\nmore: databus explain config_invalid")
+    monkeypatch.setenv("DATABUS_DOCS_URL", "https://docs.example.com/databus/")
+    said = " ".join(CliRunner().invoke(app, ["explain", "sink_setting"], env=WIDTH).stdout.split())
+    assert said.endswith("page https://docs.example.com/databus/reference/errors.md#sink_setting")
 
 
 def test_explain_without_a_code_lists_all() -> None:

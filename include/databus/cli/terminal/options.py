@@ -30,7 +30,13 @@ OptionalFlow = Annotated[
     str | None, typer.Argument(help="Name of a flow.", metavar="FLOW", show_default="all flows of the DAG folder")
 ]
 Dags = Annotated[
-    Path | None, typer.Option("--dags", help="Folder of the DAG files.", envvar="DATABUS_DAGS", show_default="./dags")
+    Path | None,
+    typer.Option(
+        "--dags",
+        help="Folder of the DAG files.",
+        envvar="DATABUS_DAGS",
+        show_default="$AIRFLOW__CORE__DAGS_FOLDER, else ./dags",
+    ),
 ]
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="Format of what is printed: a table for people, else for programs.")
@@ -95,8 +101,19 @@ def connection_source() -> ConnectionSource:
     sources: list[ConnectionSource] = []
     if path := os.environ.get("DATABUS_CONNECTIONS"):
         sources.append(FileConnections(Path(path)))
-    sources += [EnvironmentConnections(), *([] if lacking("sandbox") else [_SandboxConnections()])]
+    sources += [EnvironmentConnections(), *([] if path else [_NoFile()])]
+    sources += [] if lacking("sandbox") else [_SandboxConnections()]
     return ChainedConnections(sources)
+
+
+class _NoFile:
+    """Connections of a file that is not named: of each id, how one is named."""
+
+    def get(self, conn_id: str) -> Connection:
+        """Raise ConnectionMissingError."""
+        raise ConnectionMissingError(
+            f"no connection {conn_id!r} in the environment", hint="Name a file of connections in DATABUS_CONNECTIONS."
+        )
 
 
 class _SandboxConnections:
@@ -109,10 +126,13 @@ class _SandboxConnections:
         from databus.sandbox.connections import airflow_connections
 
         home = sandbox_home()
-        known = EnvironmentConnections(airflow_connections(Sandbox(home).status()))
+        servers = Sandbox(home).status()
+        known = EnvironmentConnections(airflow_connections(servers))
         try:
             return known.get(conn_id)
-        except ConnectionMissingError:
+        except ConnectionMissingError as error:
+            if not any(server.processes for server in servers):  # none runs
+                raise ConnectionMissingError(error.message, hint="") from None
             raise ConnectionMissingError(
                 f"none in the sandbox at {home}",
                 hint=f"The sandbox at {home} knows {', '.join(known.known())}; `databus sandbox up` starts servers.",

@@ -20,7 +20,7 @@ from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flows_only import given_flows, without_dags
-from databus.core.packages import of_import
+from databus.core.packages import lacking, of_import
 from databus.registry import public_names
 
 
@@ -51,6 +51,11 @@ def dags_folder() -> Path:
     return Path(chosen) if chosen else Path("dags")
 
 
+def builds_dags() -> bool:
+    """Return whether DAGs can be built here: Airflow is installed."""
+    return "apache-airflow" not in lacking("airflow")
+
+
 def dag_files(root: Path) -> list[Path]:
     """Return the Python files of a folder and of those in it, sorted.
 
@@ -69,12 +74,13 @@ def discover(
     Args:
         folder: where they are; $DATABUS_DAGS and so on by default.
         mention: only files that hold this word.
-        dags: whether their DAGs are built too, which takes Airflow: then what is wrong with them shows as well.
+        dags: whether their DAGs are built too, so that what is wrong with them shows as well; where Airflow is not
+            installed none is built.
 
     Raises:
         ConfigError: the folder does not exist.
     """
-    root = folder or dags_folder()
+    root, dags = folder or dags_folder(), dags and builds_dags()
     if not root.is_dir():
         raise ConfigError(f"no DAG folder at {root}", hint="Name one with --dags or set DATABUS_DAGS.")
     found: dict[str, FoundFlow] = {}

@@ -15,7 +15,15 @@ from databus.core.errors.config import ConnectionMissingError, PackageMissingErr
 from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.core.packages import install_command, require_one_version, version_of
+from databus.core.packages import (
+    NEWEST_AIRFLOW,
+    OLDEST_AIRFLOW,
+    airflow_too_old,
+    install_command,
+    release,
+    require_one_version,
+    version_of,
+)
 from databus.core.private_files import wider
 from databus.core.settings import Settings
 from databus.ops.health.alerts import channels_of
@@ -26,21 +34,21 @@ from databus.ops.services import open_services
 
 _NAMED = 5
 
-_PACKAGES = {"kazoo": "2.", "sqlalchemy": "2."}
+_PACKAGES = {"kazoo": "2", "sqlalchemy": "2"}
 """Package that every flow needs → beginning of the versions that it was tested with."""
 
 _OF_EXTRAS = {
-    "apache-airflow": ("3.3", "airflow"),
+    "apache-airflow": ("", "airflow"),
     "pyspark": ("4.1", "spark"),
     "pyspark-client": ("4.1", "airflow"),
     "pyarrow": ("", "spark"),
     "numba": ("", "spark"),
-    "mysql-replication": ("1.", "mysql"),
-    "confluent-kafka": ("2.", "kafka"),
-    "opensearch-py": ("3.", "elasticsearch"),
-    "great-expectations": ("1.", "quality"),
-    "openlineage-python": ("1.", "lineage"),
-    "psycopg": ("3.", "postgres"),
+    "mysql-replication": ("1", "mysql"),
+    "confluent-kafka": ("2", "kafka"),
+    "opensearch-py": ("3", "elasticsearch"),
+    "great-expectations": ("1", "quality"),
+    "openlineage-python": ("1", "lineage"),
+    "psycopg": ("3", "postgres"),
 }
 """Package that some flows need → the same, and the extra that brings it."""
 
@@ -143,11 +151,23 @@ def _package(name: str, wanted: str, extra: str = "") -> Finding:
         return Finding(name, Level.OK, f"not installed; for flows that need it: {install_command(extra)}")
     if found is None:
         return Finding(name, Level.ERROR, "not installed", f"pip install {name}", "environment_package")
-    if not found.startswith(wanted):
-        return Finding(
-            name, Level.WARN, f"{found}, tested with {wanted}x", "See requirements.txt.", "environment_version"
-        )
+    if name == "apache-airflow":
+        return _airflow(found)
+    if wanted and not found.startswith(f"{wanted}."):
+        hint = f"pip install '{name}=={wanted}.*'"
+        return Finding(name, Level.WARN, f"{found}, tested with {wanted}.x", hint, "environment_version")
     return Finding(name, Level.OK, found)
+
+
+def _airflow(found: str) -> Finding:
+    name = "apache-airflow"
+    if (error := airflow_too_old(found)) is not None:
+        return Finding.of(name, error)
+    if release(found) <= NEWEST_AIRFLOW:
+        return Finding(name, Level.OK, found)
+    oldest, newest = (".".join(map(str, minor)) for minor in (OLDEST_AIRFLOW, NEWEST_AIRFLOW))
+    hint = f"pip install 'apache-airflow=={newest}.*', with Airflow's constraints."
+    return Finding(name, Level.WARN, f"{found}, tested with {oldest} to {newest}", hint, "environment_version")
 
 
 def examine_private_data(settings: Settings) -> Finding:

@@ -55,7 +55,7 @@ class Airflow(ServerDefaults):
         if installed != wanted:
             raise SandboxError(
                 f"apache-airflow {installed} is installed in this Python environment, {wanted} is wanted",
-                hint="Install it: pip install -r requirements.txt",
+                hint=f"Install it: pip install 'apache-airflow=={wanted}', with Airflow's constraints.",
                 code="sandbox_program_missing",
             )
         return Path(sys.executable)

@@ -25,7 +25,7 @@ def pyspark_home() -> Path:
     if home is None or not (home / "jars").is_dir():
         raise SandboxError(
             "pyspark with its jars is not installed in this Python environment",
-            hint="Install it: pip install -r requirements.txt",
+            hint="Install it: pip install 'databus[spark]'",
             code="sandbox_program_missing",
         )
     return home

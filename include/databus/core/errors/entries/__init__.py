@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
-PAGE = "docs/reference/errors.md"
-"""Page with an entry under each code."""
+_PAGE = "reference/errors.md"
+"""Page with an entry under each code, in the folder of documents."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,22 @@ def more_of(code: str) -> str:
     return f"databus explain {code}" if code in all_entries() else ""
 
 
+def page_of(code: str) -> str:
+    """Return where the entry of a code stands: below $DATABUS_DOCS_URL, else in the checkout that one stands in.
+
+    Returns:
+        An address or a path; "" where there is neither: a wheel has no documents.
+    """
+    url = os.environ.get("DATABUS_DOCS_URL")
+    if not url and not Path("docs", _PAGE).is_file():
+        return ""
+    return f"{(url or 'docs').rstrip('/')}/{_PAGE}#{code}"
+
+
 def told_with_more(error: object) -> str:
     """Return an error's text for a log, with a line that leads to its entry."""
     code = getattr(error, "code", "")
     more = more_of(code)
-    return f"{error}\nmore: {more} ({PAGE}#{code})" if more else str(error)
+    page = page_of(code)
+    at = f" ({page})" if page else ""
+    return f"{error}\nmore: {more}{at}" if more else str(error)

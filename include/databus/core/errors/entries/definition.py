@@ -42,7 +42,6 @@ ENTRIES: dict[str, ErrorEntry] = {
     "connection_type": ErrorEntry(
         "A connection is of another type than the flow needs.",
         "Name another connection in the flow, or correct the type.",
-        exits=(2,),
     ),
     "place_invalid": ErrorEntry(
         "A text is no place of the source's log.",
@@ -120,7 +119,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "recording_quality": ErrorEntry(
         "Great Expectations could not evaluate a check.",
-        "Install the version that requirements.txt names.",
+        "Run `databus doctor`: it says which version is wanted, and how it is installed.",
     ),
     "recording_schema_version": ErrorEntry(
         "The records store was migrated by a newer databus.",

@@ -37,13 +37,11 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "environment_version": ErrorEntry(
         "A package or Python has another version than this one was tested with.",
-        "Install the versions of requirements.txt.",
-        exits=(2,),
+        "Install the version that the hint names.",
     ),
     "environment_package": ErrorEntry(
         "A package that databus needs is not installed.",
         "Install it with pip, as the hint says.",
-        exits=(2,),
     ),
     "environment_java": ErrorEntry(
         "Java is not on the PATH.",

@@ -24,10 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.flow import Flow
-from databus.core.protocols.validated_sink import SinkState, ValidatedSink, held_schema
+from databus.core.protocols.validated_sink import OriginTellingState, SinkState, ValidatedSink, held_schema
 from databus.ops.validation.both_sides import BothSides
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
+from databus.ops.validation.extra_keys import judged
 from databus.ops.validation.result import FIGURES, Difference, SinkComparison
 from databus.ops.validation.row_hashes import keys_of
 from databus.ops.validation.sink_keys import Key, SinkKeys
@@ -68,6 +69,7 @@ class ComparedSink:
         tables: tables to compare.
         reads: reads the source.
         wait: waits for the flow.
+        hidden: whether tables that the flow's patterns mean may be hidden from the account.
     """
 
     flow: Flow
@@ -77,14 +79,21 @@ class ComparedSink:
     tables: tuple[str, ...]
     reads: TableReads
     wait: CheckpointWait
+    hidden: bool = False
     figures: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     found: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     beyond: int = 0
+    moving: list[Key] = field(default_factory=list)
     _keys: SinkKeys = field(init=False)
 
     def __post_init__(self) -> None:
         self._keys = SinkKeys(self.flow, self.sink, self.outputs, self.tables, self.reads.schemas)
+
+    @property
+    def keys_say(self) -> bool:
+        """Whether a key in the sink says its table."""
+        return self._keys.say_table
 
     def whole(self) -> SinkComparison:
         """Compare all rows of the tables.
@@ -199,8 +208,9 @@ class ComparedSink:
             if wanted is None:
                 wanted = self._read(before, conditions, counts=number == 1)
             keys = {*before, *wanted} if conditions else set(before)
-            before = self._judged(before, wanted, self._looked(state, keys), first=number == 1)
+            before = self._judged(before, wanted, state, keys, first=number == 1)
             wanted = conditions = None
+        self.moving = list(before)
         for key in before:
             self.figures[self._keys.table(key)]["moving"] += 1
 
@@ -208,14 +218,15 @@ class ComparedSink:
         self,
         before: Mapping[Key, str | None],
         wanted: Mapping[Key, WantedRow],
-        now: Mapping[Key, tuple[bytes | None, str | None]],
+        state: SinkState,
+        keys: Iterable[Key],
         *,
         first: bool,
     ) -> dict[Key, str | None]:
         """Note the keys that differ; return those that cannot be judged yet, with their versions."""
         again: dict[Key, str | None] = {}
         # No version tells an absent row from one that came and went: it is looked at twice.
-        for key, (content, version) in now.items():
+        for key, (content, version) in self._looked(state, keys).items():
             row = wanted.get(key)
             if row is not None and row.held_back:
                 continue
@@ -228,7 +239,8 @@ class ComparedSink:
             kind = "missing" if content is None else "extra" if source is None else "different"
             table = self._keys.table(key) if row is None else row.table
             self.figures[table][kind] += 1
-            self.found.append(Difference(kind, table, *key, source, content))  # type: ignore[arg-type] # one of Kind
+            origin = state.origin(*key) if kind == "extra" and isinstance(state, OriginTellingState) else None
+            self.found.append(Difference(kind, table, *key, source, content, origin))  # type: ignore[arg-type] # Kind
         return again
 
     def _read(self, keys: Iterable[Key], conditions: Mapping[str, str] | None, *, counts: bool) -> dict[Key, WantedRow]:
@@ -292,5 +304,8 @@ class ComparedSink:
         figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
         self.notes.extend(self._keys.shared())
         repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
-        deletes = self._keys.deletes(self.found)
-        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs, deletes)
+        extra = judged(self._keys, self.found, self.moving, hidden=self.hidden)
+        return SinkComparison(
+            self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs,
+            extra.deletes, extra.kept, frozenset(extra.others),
+        )  # fmt: skip

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +31,7 @@ from databus.ops.validation.result import FIGURES, Difference, SinkComparison
 from databus.ops.validation.row_hashes import keys_of
 from databus.ops.validation.sink_keys import Key, SinkKeys
 from databus.ops.validation.table_reads import TableReads
+from databus.ops.validation.work_folder import work_folder
 from databus.sinks.row_state import settled
 
 log = logging.getLogger(__name__)
@@ -102,9 +101,9 @@ class ComparedSink:
             DatabusError: source, store or sink cannot be read; the flow does not go on; see `CheckpointWait.reached`.
         """
         with (
-            TemporaryDirectory(prefix="databus-validate-") as folder,
+            work_folder() as folder,
             closing(self.sink.held(sorted(self.outputs))) as state,
-            BothSides(Path(folder)) as sides,
+            BothSides(folder) as sides,
         ):
             self._read_both(state, sides)
             self._await_reads()

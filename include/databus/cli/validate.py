@@ -83,7 +83,7 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise ConfigError("--delete-extra deletes nothing without --repair", hint="Give --repair as well.")
     said = Attribution(operator(), change.reason, what="a repair") if change.execute else None
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
-    request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait)
+    request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait, most=most)
     with opened(flow, shown.dags, records=False) as (spec, services):
         result = compare(spec, services, identity, request, lambda: spark_session(spark))
         _show(result, most, shown.output)  # a repair may fail, and the comparison took long

@@ -23,8 +23,9 @@ class Difference:
         table: `database.table`; several, joined by " + ", where an output has rows of several and nothing tells whose.
         output: topic or index.
         key: the key as the output has it.
-        source: what the source's row becomes, canonical bytes (`sinks.row_state`); None for an extra one.
-        sink: what the sink holds, canonical bytes; None for a missing one.
+        source: what the source's row becomes, canonical bytes (`sinks.row_state`); None for an extra one, or
+            one that is not shown.
+        sink: what the sink holds, canonical bytes; None for a missing one, or one that is not shown.
         origin: where the sink's record says that its row comes from; None where it does not, or was not asked.
     """
 

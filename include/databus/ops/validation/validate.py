@@ -39,6 +39,7 @@ class ValidationRequest:
         sample: about how many rows of each table to compare; 0 for all.
         wait_s: longest wait for the flow to reach a place, in seconds.
         seed: chooses the rows of a sample.
+        most: so many differences of each sink are shown: contents are kept of these alone.
     """
 
     tables: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class ValidationRequest:
     sample: int = 0
     wait_s: float = 60.0
     seed: int | None = None
+    most: int = 20
 
 
 def validate(
@@ -85,7 +87,7 @@ def validate(
             if not isinstance(sink, ValidatedSink):  # said by `_compared_sinks`
                 raise AssertionError(f"sink {spec.sink_name} cannot be compared")
             compared = ComparedSink(
-                flow, spec.sink_name, sink, _outputs(flow, spec, known, mine), mine, reads, wait, hidden
+                flow, spec.sink_name, sink, _outputs(flow, spec, known, mine), mine, reads, wait, hidden, request.most
             )
             done.append(_sampled(compared, known, request) if request.sample else compared.whole())
             unseen[spec.sink_name] = unseen_of(done[-1], compared.outputs, keys_say=compared.keys_say)

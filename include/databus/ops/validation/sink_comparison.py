@@ -80,7 +80,7 @@ class ComparedSink:
 
     @property
     def keys_say(self) -> bool:
-        """Whether a key in the sink says its table."""
+        """Return whether a key in the sink says its table."""
         return self._keys.say_table
 
     def whole(self) -> SinkComparison:

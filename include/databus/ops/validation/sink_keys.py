@@ -70,7 +70,7 @@ class SinkKeys:
 
     @property
     def say_table(self) -> bool:
-        """Whether a key says its table."""
+        """Return whether a key says its table."""
         return self.told((next(iter(self.outputs), ""), b"")) is not None
 
     def shared(self) -> list[str]:

@@ -49,10 +49,11 @@ class Compared(ComparedFlow):
             table, folder, monkeypatch, Kafka(conn_id="kafka_east", topic="{route}", **options), checks=checks
         )
 
-    def tamper(self, number: int, value: dict[str, Any] | None) -> None:
-        """Write a record behind the flow's back."""
+    def tamper(self, number: int, value: dict[str, Any] | None, flow: str = "") -> None:
+        """Write a record behind the flow's back, as one of the flow or of another one."""
         key = json.dumps({"id": number}, separators=(",", ":"))
-        said = None if value is None else json.dumps({"before": None, "after": value, "op": "u"})
+        source = {"name": flow or self.name, "db": self.name, "table": "t"}
+        said = None if value is None else json.dumps({"before": None, "after": value, "source": source, "op": "u"})
         # Keys stay in their partitions: the flow's records lie as Java's default partitioner has them.
         servers = self.world.sandbox.address("kafka")
         producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
@@ -135,9 +136,15 @@ def test_extra_keys_are_deleted_where_the_source_has_no_such_row_by_then(compare
     planted = (-1, 101, 103, 105, 9_000_001)
     for number in planted:
         compared.tamper(number, {"id": number, "v": 0, "name": "added"})
-    assert "5 extra keys to be deleted by a snapshot" in compared.said("--repair")
+    compared.tamper(107, {"id": 107, "v": 0, "name": "of another shard"}, "other_flow")
+    assert "5 extra keys stay; --delete-extra deletes them" in compared.said("--repair")
+    said = compared.said("--repair", "--delete-extra")
+    assert "5 extra keys to be deleted by a snapshot" in said
+    assert f"deleted in {compared.name}.t: " in said
+    assert "not deleted: 1 extra key of another flow or table" in said
     assert compared.snapshot().number == 1
-    assert "snapshot 2 of the repair begins" in compared.said("--repair", "--execute", "--reason", "a test")
+    repair = ("--repair", "--delete-extra", "--execute", "--reason", "a test")
+    assert "snapshot 2 of the repair begins" in compared.said(*repair)
     name = f"{compared.name}.t"
     compared.table.run(
         f"INSERT INTO {name} (id, v, name) VALUES (101, 1, 'lives'), (103, 1, 'lived')",
@@ -153,7 +160,7 @@ def test_extra_keys_are_deleted_where_the_source_has_no_such_row_by_then(compare
     }
     snapshot = compared.snapshot()
     assert (snapshot.number, snapshot.tables[0].rows, snapshot.finished_at is not None) == (2, 3, True)
-    assert compared()[:2] == (0, set())
+    assert compared()[:2] == (8, {("extra", '{"id":107}')})
 
 
 def test_rows_held_back_are_not_expected(compared: Compared) -> None:

@@ -83,7 +83,7 @@ def test_what_was_altered_is_named_and_sent_again_and_nothing_else(compared: Com
     assert told[f'{compared.name}.pair:["ü,]",2]']["source"]["x"] == "12345678901234567890.5"
     assert {each["table"] for each in sink["differences"]} == {f"{compared.name}.t", f"{compared.name}.pair"}
 
-    done = compared.command("validate", compared.name, "--repair")
+    done = compared.command("validate", compared.name, "--repair", "--delete-extra")
     assert done.exit_code == 8
     assert "4 keys that are missing or different are read by a snapshot" in done.output
     assert "1 extra key to be deleted by a snapshot" in done.output
@@ -95,7 +95,8 @@ def test_what_was_altered_is_named_and_sent_again_and_nothing_else(compared: Com
         compared("--repair", "--execute")
     # Nothing was logged since these documents were written: what somebody wrote has greater versions.
     with compared.running():
-        done = compared.command("validate", compared.name, "--repair", "--execute", "--reason", "a test")
+        repair = ("--repair", "--delete-extra", "--execute", "--reason", "a test")
+        done = compared.command("validate", compared.name, *repair)
     assert done.exit_code == 8
     assert [f"snapshot {number} of the repair begins" in done.output for number in (2, 3)] == [True, True]
     compared.run()

@@ -51,16 +51,22 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
     spark: Spark = "local[2]",
     repair: Annotated[
         bool,
+        typer.Option("--repair", help="Send missing and different rows once more, by a snapshot; extra ones stay."),
+    ] = False,
+    delete_extra: Annotated[
+        bool,
         typer.Option(
-            "--repair", help="Send missing and different rows once more, and delete extra ones, by a snapshot."
+            "--delete-extra",
+            help="With --repair: delete extra rows as well, of which a record or an id says that they are the flow's.",
         ),
     ] = False,
 ) -> None:
     """Compare source and sinks row by row, while the flow goes on.
 
     Nothing changes. The tables are read once, and again where keys differ; writes meanwhile are told from differences.
-    With --repair and --execute a snapshot of exactly these keys begins: missing and different rows are sent once more,
-    extra ones are deleted, unless the source has such a row by then.
+    With --repair and --execute a snapshot of exactly these keys begins: missing and different rows are sent once more.
+    Extra ones stay, but with --delete-extra: then those are deleted that are told to be the flow's, unless the source
+    has such a row by then.
 
     Exit code 0 when each row that was judged is equal, 8 when a row is missing, extra or different.
     """
@@ -73,13 +79,15 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     if change.execute and not repair:
         raise ConfigError("--execute changes nothing without --repair", hint="Give --repair as well, or leave it out.")
+    if delete_extra and not repair:
+        raise ConfigError("--delete-extra deletes nothing without --repair", hint="Give --repair as well.")
     said = Attribution(operator(), change.reason, what="a repair") if change.execute else None
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
-    request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait)
+    request = ValidationRequest(tuple(table or ()), sink, sample or 0, wait, most=most)
     with opened(flow, shown.dags, records=False) as (spec, services):
         result = compare(spec, services, identity, request, lambda: spark_session(spark))
         _show(result, most, shown.output)  # a repair may fail, and the comparison took long
-        wanted = repair_of(result) if repair else None
+        wanted = repair_of(result, delete_extra=delete_extra) if repair else None
         begun = send_again(spec, services, wanted, said, wait) if wanted is not None and said is not None else []
     if wanted is not None:
         said_of = [f"snapshot {each.number} of the repair begins" for each in begun]

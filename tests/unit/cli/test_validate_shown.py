@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from databus.cli.main import app
 from databus.core.errors import SnapshotUnfinishedError
-from databus.ops.validation.result import Difference, SinkComparison, Validation
+from databus.ops.validation.result import DeletedKeys, Difference, ExtraKey, SinkComparison, Validation
 
 LACKS = Difference("missing", "shop.orders", "orders", b'{"id":7}', b'{"id":7,"v":1}', None)
 FOUND = Validation("f", (SinkComparison("a", {}, [LACKS], repairs={"shop.orders": ("`id` IN (7)",)}),), 1, 0.1)
@@ -35,3 +35,19 @@ def test_findings_are_shown_though_the_repair_is_refused(monkeypatch: pytest.Mon
     assert isinstance(ended.exception, SnapshotUnfinishedError), ended.output
     (sink,) = json.loads(ended.stdout)["sinks"]
     assert [each["key"] for each in sink["differences"]] == ['{"id":7}']
+
+
+def test_extra_keys_are_deleted_by_a_flag_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = DeletedKeys("`id` IN (7)", ('{"id":7}',))
+    key = ExtraKey("orders", b'{"id":7}', '{"id":7}')
+    result = Validation("f", (), 1, 0.1, {"shop.orders": (gone,)}, (key,))
+    monkeypatch.setattr("databus.cli.validate.opened", opened)
+    monkeypatch.setattr("databus.ops.validation.validate.validate", lambda *_: result)
+    said = CliRunner().invoke(app, ["validate", "f", "--repair"]).output
+    assert "1 extra key stays; --delete-extra deletes them" in said
+    assert "to be deleted" not in said
+    said = CliRunner().invoke(app, ["validate", "f", "--repair", "--delete-extra"]).output
+    assert "1 extra key to be deleted by a snapshot" in said
+    assert 'deleted in orders: {"id":7}' in said
+    ended = CliRunner().invoke(app, ["validate", "f", "--delete-extra"])
+    assert "--delete-extra deletes nothing without --repair" in str(ended.exception)

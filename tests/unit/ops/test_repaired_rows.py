@@ -92,7 +92,7 @@ def test_a_snapshot_that_mends_a_gap_reads_rows_that_the_options_leave_out() -> 
 
 
 def wanted(*pieces: Mapping[str, str]) -> Repair:
-    return Repair("f", pieces, 2, ("shop.orders",), 0)
+    return Repair("f", pieces, 2, ("shop.orders",))
 
 
 def test_a_table_that_a_repair_reads_whole_is_read_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from databus.core.protocols.sink import Sink
@@ -75,6 +76,28 @@ class SinkState(Protocol):
 
     def close(self) -> None:
         """Close the clients; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowOrigin:
+    """Origin of a row, as the record of it says.
+
+    Attributes:
+        flow: name of the flow that wrote it.
+        table: `database.table`.
+    """
+
+    flow: str
+    table: str
+
+
+@runtime_checkable
+class OriginTellingState(SinkState, Protocol):
+    """State of outputs whose records may say where their rows come from."""
+
+    def origin(self, output: str, key: bytes) -> RowOrigin | None:
+        """Return the origin of a row that a `look` was asked for, as of the last one; None where nothing says it."""
         ...
 
 

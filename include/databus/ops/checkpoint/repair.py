@@ -64,11 +64,15 @@ def require_readable(findings: Sequence[Finding]) -> None:
     tell_hidden_tables(findings)
 
 
+def hidden_tables(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings by which tables of a pattern may be hidden from the account."""
+    return [finding for finding in findings if finding.level is Level.WARN and finding.code == _ACCESS]
+
+
 def tell_hidden_tables(findings: Sequence[Finding]) -> None:
     """Log that tables of a pattern may be hidden from the account: nothing of them is read or compared."""
-    for finding in findings:
-        if finding.level is Level.WARN and finding.code == _ACCESS:
-            log.warning("%s: %s %s", finding.subject, finding.message, finding.hint)
+    for finding in hidden_tables(findings):
+        log.warning("%s: %s %s", finding.subject, finding.message, finding.hint)
 
 
 def all_rows(tables: Iterable[TableProgress]) -> tuple[TableProgress, ...]:

@@ -7,9 +7,10 @@ the batch's range of the log supersedes the delete. So a row that comes to life 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from databus.core.amounts import counted
@@ -20,13 +21,15 @@ from databus.core.flow_specs import FlowContext
 from databus.core.protocols.optional_source import SnapshotSource
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.ops.checkpoint.amend import Attribution
-from databus.ops.validation.result import DeletedKeys, Validation
+from databus.ops.validation.result import DeletedKeys, ExtraKey, Validation
 from databus.runtime.context import Services
 
 MOST_BYTES = 150_000
 """Conditions of one snapshot, which is stored whole in ZooKeeper and again with each plan."""
 
 _LOOK_S = 0.2
+_NAMED = 5
+"""Keys of each output that a preview names."""
 
 Part = TypeVar("Part", str, DeletedKeys)
 
@@ -41,15 +44,19 @@ class Repair:
         keys: keys that are missing or different, which the pieces read.
         whole: tables that are read whole: their keys cannot be named one by one, or are too many.
         deletes: snapshots that delete, behind those of `pieces`: `database.table` → extra keys.
-        extra: extra keys that cannot be named, so that they stay.
+        deleted: those keys as the sinks have them.
+        offered: extra keys that would be deleted if it was asked for.
+        kept: why the other extra keys are never deleted, in words → how many.
     """
 
     flow: str
     pieces: tuple[Mapping[str, str], ...]
     keys: int
     whole: tuple[str, ...]
-    extra: int
     deletes: tuple[Mapping[str, DeletedKeys], ...] = ()
+    deleted: Sequence[ExtraKey] = ()
+    offered: int = 0
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def snapshots(self) -> tuple[Mapping[str, DeletedKeys], ...]:
@@ -74,32 +81,44 @@ class Repair:
             said.append(
                 f"{keys} to be deleted by {_snapshots(len(self.deletes))}, where the source has no such row then"
             )
-        if self.extra:
+            outputs: dict[str, list[str]] = defaultdict(list)
+            for each in self.deleted:
+                outputs[each.output].append(each.key.decode(errors="replace"))
+            for output, those in outputs.items():
+                more = f" and {len(those) - _NAMED} more" if len(those) > _NAMED else ""
+                said.append(f"deleted in {output}: {', '.join(those[:_NAMED])}{more}")
+        if self.offered:
+            stay = "stays" if self.offered == 1 else "stay"
+            said.append(f"{counted(self.offered, 'extra key')} {stay}; --delete-extra deletes them")
+        said += [f"not deleted: {counted(count, 'extra key')} {why}" for why, count in sorted(self.kept.items())]
+        if self.kept:
             said.append(
-                f"not deleted: {counted(self.extra, 'extra key')} of which nothing says which row of one table it "
-                "would be. Delete by hand in the sink (a document by its id, a record by a tombstone of its key), and "
-                "validate again"
+                "What is known to be too much is deleted by hand in the sink: a document by its id, a record by a "
+                "tombstone of its key"
             )
         return said or ["nothing is to be repaired"]
 
 
-def repair_of(found: Validation) -> Repair:
-    """Return what would repair the sinks of a validation; pure."""
+def repair_of(found: Validation, *, delete_extra: bool = False) -> Repair:
+    """Return what would repair the sinks of a validation; pure.
+
+    Args:
+        found: the validation.
+        delete_extra: whether extra keys are deleted, as far as they can be told to be the flow's.
+    """
     wanted: dict[str, dict[str, None]] = {}
     for sink in found.sinks:
         for table, conditions in sink.repairs.items():
             wanted.setdefault(table, {}).update(dict.fromkeys(conditions))
     whole = tuple(sorted(table for table, conditions in wanted.items() if "" in conditions))
     keys = sum(each.kind != "extra" for sink in found.sinks for each in sink.differences)
-    extra = sum(each.kind == "extra" for sink in found.sinks for each in sink.differences)
     left = {table: [""] if table in whole else list(conditions) for table, conditions in wanted.items()}
-    gone: dict[str, dict[DeletedKeys, None]] = {}
-    for sink in found.sinks:
-        extra -= sum(len(each.keys) for deleted in sink.deletes.values() for each in deleted)
-        for table, deleted in sink.deletes.items():
-            gone.setdefault(table, {}).update(dict.fromkeys(deleted))
-    deletes = tuple(_pieces(gone, lambda deleted: len(deleted.where) + sum(map(len, deleted.keys))))
-    return Repair(found.flow, tuple(_pieces(left, len)), keys, whole, extra, deletes)
+    pieces = tuple(_pieces(left, len))
+    if not delete_extra:
+        offered = sum(len(part.keys) for those in found.deletes.values() for part in those)
+        return Repair(found.flow, pieces, keys, whole, offered=offered, kept=found.kept)
+    deletes = tuple(_pieces(found.deletes, lambda deleted: len(deleted.where) + sum(map(len, deleted.keys))))
+    return Repair(found.flow, pieces, keys, whole, deletes, found.deleted, kept=found.kept)
 
 
 def _pieces(left: Mapping[str, Iterable[Part]], size: Callable[[Part], int]) -> list[dict[str, Part]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from databus.core.protocols.validated_sink import RowOrigin
 from databus.sinks.row_state import shown
 
 Kind = Literal["missing", "extra", "different"]
@@ -22,8 +23,10 @@ class Difference:
         table: `database.table`; several, joined by " + ", where an output has rows of several and nothing tells whose.
         output: topic or index.
         key: the key as the output has it.
-        source: what the source's row becomes, canonical bytes (`sinks.row_state`); None for an extra one.
-        sink: what the sink holds, canonical bytes; None for a missing one.
+        source: what the source's row becomes, canonical bytes (`sinks.row_state`); None for an extra one, or
+            one that is not shown.
+        sink: what the sink holds, canonical bytes; None for a missing one, or one that is not shown.
+        origin: where the sink's record says that its row comes from; None where it does not, or was not asked.
     """
 
     kind: Kind
@@ -32,6 +35,7 @@ class Difference:
     key: bytes
     source: bytes | None
     sink: bytes | None
+    origin: RowOrigin | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the columns that differ where both sides have the row."""
@@ -43,6 +47,21 @@ class Difference:
         key = self.key.decode(errors="replace")
         facts = {"kind": self.kind, "table": self.table, "output": self.output, "key": key}
         return {**facts, "columns": columns, "source": mine, "sink": theirs}
+
+
+@dataclass(frozen=True)
+class ExtraKey:
+    """Extra key of which its row says the table.
+
+    Attributes:
+        output: topic or index.
+        key: the key as the output has it.
+        row_key: JSON of the row's key.
+    """
+
+    output: str
+    key: bytes
+    row_key: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +91,10 @@ class SinkComparison:
         notes: what was left out, in words.
         repairs: `database.table` → conditions in SQL that together are met by the rows of missing and different keys;
             "" for all rows of the table.
-        deletes: `database.table` → those of its extra keys that can be named.
+        deletes: `database.table` → those of its extra keys that may be deleted, as far as this sink tells.
+        kept: why extra keys are never deleted, in words → how many.
+        others: `database.table` and JSON of a row's key, of keys that are here what may be another's: a delete of such
+            a row would delete them.
     """
 
     sink: str
@@ -81,7 +103,9 @@ class SinkComparison:
     beyond: int = 0
     notes: Sequence[str] = ()
     repairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    deletes: Mapping[str, Sequence[DeletedKeys]] = field(default_factory=dict)
+    deletes: Mapping[str, Sequence[ExtraKey]] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+    others: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def equal(self) -> bool:
@@ -109,12 +133,18 @@ class Validation:
         sinks: what was found, sink by sink.
         rows_read: rows read from the source, all reads together.
         seconds_read: seconds in which the source was read.
+        deletes: `database.table` → extra keys that may be deleted, each once, in parts of a condition each.
+        deleted: those keys as the sinks have them.
+        kept: why the other extra keys are never deleted, in words → how many.
     """
 
     flow: str
     sinks: Sequence[SinkComparison]
     rows_read: int
     seconds_read: float
+    deletes: Mapping[str, Sequence[DeletedKeys]] = field(default_factory=dict)
+    deleted: Sequence[ExtraKey] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:

@@ -17,43 +17,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.flow import Flow
-from databus.core.protocols.validated_sink import SinkState, ValidatedSink, held_schema
+from databus.core.positions.offsets import Offset
+from databus.core.protocols.validated_sink import OriginTellingState, SinkState, ValidatedSink, held_schema
+from databus.ops.validation import looked_keys as looked
 from databus.ops.validation.both_sides import BothSides
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import ExpectedRows
+from databus.ops.validation.extra_keys import judged
+from databus.ops.validation.looked_keys import WantedRow, looked_keys, size_of
 from databus.ops.validation.result import FIGURES, Difference, SinkComparison
 from databus.ops.validation.row_hashes import keys_of
 from databus.ops.validation.sink_keys import Key, SinkKeys
 from databus.ops.validation.table_reads import TableReads
+from databus.ops.validation.work_folder import work_folder
 from databus.sinks.row_state import settled
 
 log = logging.getLogger(__name__)
 
 ROUNDS = 5
-MOST_LOOKED = 100_000
-"""Keys that differ are looked at one by one up to so many; more mean that the sink wants a snapshot, not a list."""
-
-
-@dataclass(frozen=True)
-class WantedRow:
-    """Row that the sink should hold.
-
-    Attributes:
-        content: canonical bytes.
-        table: `database.table`.
-        held_back: whether a check holds it back, so that nothing is expected.
-    """
-
-    content: bytes | None
-    table: str
-    held_back: bool = False
 
 
 @dataclass
@@ -68,6 +54,8 @@ class ComparedSink:
         tables: tables to compare.
         reads: reads the source.
         wait: waits for the flow.
+        most: contents are kept of so many differences; of the others keys alone.
+        hidden: whether tables that the flow's patterns mean may be hidden from the account.
     """
 
     flow: Flow
@@ -77,14 +65,23 @@ class ComparedSink:
     tables: tuple[str, ...]
     reads: TableReads
     wait: CheckpointWait
+    hidden: bool = False
+    most: int = 20
     figures: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     found: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     beyond: int = 0
+    moving: list[Key] = field(default_factory=list)
+    cut: bool = False
     _keys: SinkKeys = field(init=False)
 
     def __post_init__(self) -> None:
         self._keys = SinkKeys(self.flow, self.sink, self.outputs, self.tables, self.reads.schemas)
+
+    @property
+    def keys_say(self) -> bool:
+        """Return whether a key in the sink says its table."""
+        return self._keys.say_table
 
     def whole(self) -> SinkComparison:
         """Compare all rows of the tables.
@@ -93,9 +90,9 @@ class ComparedSink:
             DatabusError: source, store or sink cannot be read; the flow does not go on; see `CheckpointWait.reached`.
         """
         with (
-            TemporaryDirectory(prefix="databus-validate-") as folder,
+            work_folder() as folder,
             closing(self.sink.held(sorted(self.outputs))) as state,
-            BothSides(Path(folder)) as sides,
+            BothSides(folder) as sides,
         ):
             self._read_both(state, sides)
             self._await_reads()
@@ -112,10 +109,25 @@ class ComparedSink:
         """
         with closing(self.sink.held(sorted(self.outputs))) as state:
             covers = self.wait.reached(self.reads.source.end_of_log(self.wait.standing()))
-            keys = {key for key, _ in self._rows(self.reads.read(covers, conditions))}
+            keys = self._sample(covers, conditions)
             before = {key: version for key, (_, version) in self._looked(state, keys).items()}
             self._rounds(state, before, conditions)
         return self._result()
+
+    def _sample(self, covers: Offset, conditions: Mapping[str, str]) -> set[Key]:
+        """Return the keys of the rows of some conditions, up to `looked_keys.MOST_BYTES` of rows."""
+        keys: set[Key] = set()
+        size = 0
+        for key, row in self._rows(self.reads.read(covers, conditions)):
+            size += size_of(key, row.content)
+            if size > looked.MOST_BYTES:
+                self.cut = True
+                self.notes.append(
+                    f"the sample ended after {len(keys)} rows: it is more than {looked.MOST_BYTES >> 20} MiB"
+                )
+                break
+            keys.add(key)
+        return keys
 
     def _read_both(self, state: SinkState, sides: BothSides) -> None:
         """Read the sink, and the source in views that show all that the sink held; side by side where that holds."""
@@ -156,26 +168,7 @@ class ComparedSink:
                 f"{seen.twice} rows share their key with a row of another table in the same output: one of them "
                 "replaces the other there"
             )
-        before: dict[Key, str | None] = {}
-        wanted: dict[Key, WantedRow] = {}
-        for rows in sides.expected_rows(seen.expected[:MOST_LOOKED]):
-            for key, content, table in zip(
-                keys_of(rows), rows["content"].to_pylist(), rows["table"].to_pylist(), strict=True
-            ):
-                wanted[key], before[key] = WantedRow(settled(content), table), None
-        self.beyond = len(seen.expected) - len(wanted)
-        # One that is left out of what is expected is no extra one: they are not told apart then.
-        left_out, extra = self.beyond > 0, 0
-        for rows in sides.held_rows(seen.held):
-            for key, version in zip(keys_of(rows), rows["version"].to_pylist(), strict=True):
-                if key in wanted:
-                    before[key] = version
-                elif not left_out and self._keys.may_be_extra(key):
-                    extra += 1
-                    if extra > MOST_LOOKED:
-                        self.beyond += 1
-                    else:
-                        before[key] = version
+        before, wanted, self.beyond = looked_keys(sides, seen, self._keys.may_be_extra)
         self._rounds(state, before, None, wanted)
 
     def _rounds(
@@ -199,8 +192,9 @@ class ComparedSink:
             if wanted is None:
                 wanted = self._read(before, conditions, counts=number == 1)
             keys = {*before, *wanted} if conditions else set(before)
-            before = self._judged(before, wanted, self._looked(state, keys), first=number == 1)
+            before = self._judged(before, wanted, state, keys, first=number == 1)
             wanted = conditions = None
+        self.moving = list(before)
         for key in before:
             self.figures[self._keys.table(key)]["moving"] += 1
 
@@ -208,14 +202,15 @@ class ComparedSink:
         self,
         before: Mapping[Key, str | None],
         wanted: Mapping[Key, WantedRow],
-        now: Mapping[Key, tuple[bytes | None, str | None]],
+        state: SinkState,
+        keys: Iterable[Key],
         *,
         first: bool,
     ) -> dict[Key, str | None]:
         """Note the keys that differ; return those that cannot be judged yet, with their versions."""
         again: dict[Key, str | None] = {}
         # No version tells an absent row from one that came and went: it is looked at twice.
-        for key, (content, version) in now.items():
+        for key, (content, version) in self._looked(state, keys).items():
             row = wanted.get(key)
             if row is not None and row.held_back:
                 continue
@@ -228,7 +223,9 @@ class ComparedSink:
             kind = "missing" if content is None else "extra" if source is None else "different"
             table = self._keys.table(key) if row is None else row.table
             self.figures[table][kind] += 1
-            self.found.append(Difference(kind, table, *key, source, content))  # type: ignore[arg-type] # one of Kind
+            origin = state.origin(*key) if kind == "extra" and isinstance(state, OriginTellingState) else None
+            shown = (source, content) if len(self.found) < self.most else (None, None)
+            self.found.append(Difference(kind, table, *key, *shown, origin))  # type: ignore[arg-type] # Kind
         return again
 
     def _read(self, keys: Iterable[Key], conditions: Mapping[str, str] | None, *, counts: bool) -> dict[Key, WantedRow]:
@@ -240,7 +237,8 @@ class ComparedSink:
         asked = set(keys)
         reads = self.reads.read(covers, self._keys.conditions(asked) if conditions is None else conditions)
         counted = (self._counted(part) for part in reads) if counts else reads
-        found = {key: row for key, row in self._rows(counted) if conditions is not None or key in asked}
+        every = conditions is not None and not self.cut
+        found = {key: row for key, row in self._rows(counted) if every or key in asked}
         self._await_reads()
         return found
 
@@ -292,5 +290,8 @@ class ComparedSink:
         figures = {name: {figure: self.figures[name][figure] for figure in FIGURES} for name in names}
         self.notes.extend(self._keys.shared())
         repairs = self._keys.repairs(self.found, whole=bool(self.beyond))
-        deletes = self._keys.deletes(self.found)
-        return SinkComparison(self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs, deletes)
+        extra = judged(self._keys, self.found, self.moving, hidden=self.hidden)
+        return SinkComparison(
+            self.name, figures, tuple(self.found), self.beyond, tuple(self.notes), repairs,
+            extra.deletes, extra.kept, frozenset(extra.others),
+        )  # fmt: skip

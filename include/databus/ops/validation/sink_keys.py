@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from databus.core.flow import Flow
 from databus.core.protocols.validated_sink import KeyReadingSink, ValidatedSink
 from databus.core.tables.schemas import TableSchema
 from databus.ops.validation.key_conditions import conditions_for
-from databus.ops.validation.result import DeletedKeys, Difference
-from databus.transforms.filter import Filter
+from databus.ops.validation.result import Difference
+
+Named = TypeVar("Named", str, bytes)
 
 Key = tuple[str, bytes]
 """Output, and key in it."""
@@ -59,19 +61,24 @@ class SinkKeys:
 
     def may_be_extra(self, key: Key) -> bool:
         """Tell whether a row that the source does not have would be of the tables that are compared."""
-        told = self._told(key)
+        told = self.told(key)
         return told in self.tables if told is not None else set(self.outputs[key[0]]) <= set(self.tables)
 
     def table(self, key: Key) -> str:
         """Return the table of a key, or all whose rows go to its output."""
-        return self._told(key) or " + ".join(self.outputs[key[0]])
+        return self.told(key) or " + ".join(self.outputs[key[0]])
+
+    @property
+    def say_table(self) -> bool:
+        """Return whether a key says its table."""
+        return self.told((next(iter(self.outputs), ""), b"")) is not None
 
     def shared(self) -> list[str]:
         """Say of which outputs extra rows are not looked for, because rows of other tables are there."""
         return [
             f"{output} has rows of {', '.join(others)} as well: extra rows were not looked for"
             for output, tables in self.outputs.items()
-            if (others := sorted(set(tables) - set(self.tables))) and self._told((output, b"")) is None
+            if (others := sorted(set(tables) - set(self.tables))) and not self.say_table
         ]
 
     def repairs(self, found: Sequence[Difference], *, whole: bool) -> dict[str, tuple[str, ...]]:
@@ -91,32 +98,8 @@ class SinkKeys:
             table: self._pieces(table, those) if len(those) <= MOST_REPAIRED else ("",) for table, those in keys.items()
         }
 
-    def deletes(self, found: Sequence[Difference]) -> dict[str, tuple[DeletedKeys, ...]]:
-        """Return `database.table` → its extra keys that can be deleted; the others stay.
-
-        A key can be where it says which row of one table it would be, and nothing of the flow looks at the values of a
-        row that is not there: no filter.
-        """
-        if getattr(self.flow.source, "row_filters", ()) or any(isinstance(t, Filter) for t in self.flow.transforms):
-            return {}
-        keys: dict[str, dict[str, bytes]] = defaultdict(dict)
-        for each in found:
-            if each.kind == "extra" and (named := self._row_key(each.table, each.key)):
-                keys[each.table][named] = each.key
-        made: dict[str, tuple[DeletedKeys, ...]] = {}
-        for table, those in keys.items():
-            texts = {key: text for text, key in those.items()}
-            pieces = [
-                DeletedKeys(where, tuple(texts[key] for key in part))
-                for where, part in self._parts(table, list(texts)[:MOST_REPAIRED])
-                if where
-            ]
-            if pieces:
-                made[table] = tuple(pieces)
-        return made
-
-    def _row_key(self, table: str, key: bytes) -> str:
-        """Return the JSON of the row's key that a sink's key is made of; "" where it does not say it exactly."""
+    def row_key(self, table: str, key: bytes) -> str:
+        """Return the JSON of the key of a table's row that a sink's key is made of; "" where it does not say it."""
         schema = self.schemas.get(table)
         if schema is None or not self._condition(table, [key]):
             return ""
@@ -128,22 +111,10 @@ class SinkKeys:
         return text if exact and len(named) == len(schema.primary_key) else ""
 
     def _pieces(self, table: str, keys: Sequence[bytes]) -> tuple[str, ...]:
-        pieces = tuple(condition for condition, _ in self._parts(table, keys))
+        pieces = tuple(
+            condition for condition, _ in parts(keys, lambda those: self._condition(table, set(those)) or "")
+        )
         return pieces if all(pieces) else ("",)
-
-    def _parts(self, table: str, keys: Sequence[bytes]) -> list[tuple[str, Sequence[bytes]]]:
-        """Return conditions with the keys that they name; "" with those that cannot be named."""
-        parts: list[tuple[str, Sequence[bytes]]] = []
-        left = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
-        while left:
-            those = left.pop(0)
-            condition = self._condition(table, set(those)) or ""
-            if len(condition) > _MOST_BYTES and len(those) > 1:
-                middle = len(those) // 2
-                left[:0] = [those[:middle], those[middle:]]
-            else:
-                parts.append((condition, those))
-        return parts
 
     def _condition(self, table: str, keys: Collection[bytes]) -> str | None:
         """Return a condition for keys of one table; None where none of them can be of it."""
@@ -157,7 +128,23 @@ class SinkKeys:
             keys = told
         return conditions_for(self.flow, [table], keys, self.schemas)[table]
 
-    def _told(self, key: Key) -> str | None:
+    def told(self, key: Key) -> str | None:
+        """Return the table that a key names; "" of none of the flow's, None where it names none."""
         if not isinstance(self.sink, KeyReadingSink):
             return None
-        return self.sink.table_of(key[1], self.outputs[key[0]])
+        return self.sink.table_of(key[1], self.outputs.get(key[0], ()))
+
+
+def parts(keys: Sequence[Named], condition: Callable[[Sequence[Named]], str]) -> list[tuple[str, Sequence[Named]]]:
+    """Return conditions with the keys that they name; "" with those that cannot be named."""
+    made: list[tuple[str, Sequence[Named]]] = []
+    left = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
+    while left:
+        those = left.pop(0)
+        where = condition(those)
+        if len(where) > _MOST_BYTES and len(those) > 1:
+            middle = len(those) // 2
+            left[:0] = [those[:middle], those[middle:]]
+        else:
+            made.append((where, those))
+    return made

@@ -15,10 +15,11 @@ from databus.core.protocols.optional_source import ComparableSource
 from databus.core.protocols.validated_sink import ValidatedSink
 from databus.core.state.snapshot import TableProgress
 from databus.core.tables.schemas import TableSchema
-from databus.ops.checkpoint.repair import require_readable
+from databus.ops.checkpoint.repair import hidden_tables, require_readable
 from databus.ops.health.distance import rests
 from databus.ops.validation.checkpoint_wait import CheckpointWait
 from databus.ops.validation.expected_rows import FlowPath
+from databus.ops.validation.extra_keys import unseen_of, with_deletes
 from databus.ops.validation.key_conditions import sample_condition
 from databus.ops.validation.result import SinkComparison, Validation
 from databus.ops.validation.sink_comparison import ComparedSink
@@ -38,6 +39,7 @@ class ValidationRequest:
         sample: about how many rows of each table to compare; 0 for all.
         wait_s: longest wait for the flow to reach a place, in seconds.
         seed: chooses the rows of a sample.
+        most: so many differences of each sink are shown: contents are kept of these alone.
     """
 
     tables: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class ValidationRequest:
     sample: int = 0
     wait_s: float = 60.0
     seed: int | None = None
+    most: int = 20
 
 
 def validate(
@@ -67,11 +70,13 @@ def validate(
         DatabusError: source, store or a sink cannot be reached.
     """
     with open_session(flow, services, None, identity) as opened, looking(opened) as session:
-        source = _comparable(flow, session)
+        source, hidden = _comparable(flow, session)
         specs = _compared_sinks(flow, session, request.sink)
         known = {table.table: table for table in source.snapshot_tables()}
         tables = _tables(flow, known, request.tables)
         done: list[SinkComparison] = []
+        schemas: dict[str, TableSchema] = {}
+        unseen = _not_compared(flow, session, specs, tables)
         rows, seconds = 0, 0.0
         resting = rests(flow, services.store)
         for spec in specs:
@@ -81,10 +86,14 @@ def validate(
             sink = session.every_sink[spec.sink_name]
             if not isinstance(sink, ValidatedSink):  # said by `_compared_sinks`
                 raise AssertionError(f"sink {spec.sink_name} cannot be compared")
-            compared = ComparedSink(flow, spec.sink_name, sink, _outputs(flow, spec, known, mine), mine, reads, wait)
+            compared = ComparedSink(
+                flow, spec.sink_name, sink, _outputs(flow, spec, known, mine), mine, reads, wait, hidden, request.most
+            )
             done.append(_sampled(compared, known, request) if request.sample else compared.whole())
+            unseen[spec.sink_name] = unseen_of(done[-1], compared.outputs, keys_say=compared.keys_say)
+            schemas.update(reads.schemas)
             rows, seconds = rows + reads.rows, seconds + reads.seconds
-    return Validation(flow.name, tuple(done), rows, seconds)
+    return with_deletes(Validation(flow.name, tuple(done), rows, seconds), flow, schemas, unseen)
 
 
 def _sampled(compared: ComparedSink, known: Mapping[str, TableProgress], request: ValidationRequest) -> SinkComparison:
@@ -99,15 +108,28 @@ def _sampled(compared: ComparedSink, known: Mapping[str, TableProgress], request
     return compared.sampled(conditions)
 
 
-def _comparable(flow: Flow, session: FlowSession) -> ComparableSource:
+def _comparable(flow: Flow, session: FlowSession) -> tuple[ComparableSource, bool]:
+    """Return the source, and whether tables that the flow's patterns mean may be hidden from the account."""
     source = session.source
     if not isinstance(source, ComparableSource):
         raise ConfigError(
             f"flow {flow.name}: a source of kind {flow.source.kind} has no tables to compare with",
             hint="Tables of MySQL and MariaDB can be compared.",
         )
-    require_readable(source.snapshot_findings())
-    return source
+    findings = source.snapshot_findings()
+    require_readable(findings)
+    return source, bool(hidden_tables(findings))
+
+
+def _not_compared(
+    flow: Flow, session: FlowSession, compared: Sequence[SinkSpec], tables: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    """Return the sinks that hold state and are not compared → tables whose rows they take."""
+    return {
+        spec.sink_name: frozenset(name for name in tables if takes(spec, route_of(flow, _table(name))))
+        for spec in flow.sinks
+        if spec not in compared and isinstance(session.every_sink[spec.sink_name], ValidatedSink)
+    }
 
 
 def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[SinkSpec]:

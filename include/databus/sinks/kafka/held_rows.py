@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from databus.core.errors.sink import ValidationRefusedError
-from databus.core.protocols.validated_sink import held_schema
+from databus.core.protocols.validated_sink import RowOrigin, held_schema
 from databus.sinks.envelope import ROW_FIELDS
 from databus.sinks.row_state import FOREIGN, canonical, parsed
 from databus.sinks.written_rows import OTHER, written_rows
@@ -37,6 +37,23 @@ def state_of(value: bytes | None, envelope: str) -> bytes | None:
     except (ValueError, KeyError, TypeError):
         return FOREIGN + value
     return None if deleted else canonical({name: each for name, each in found.items() if name not in ROW_FIELDS})
+
+
+def origin_of(value: bytes | None, envelope: str) -> RowOrigin | None:
+    """Return the origin of a record's row: `source` of the Debezium envelope; None of any other value.
+
+    Args:
+        value: the record's value.
+        envelope: "debezium" or "row"; plain rows do not say it.
+    """
+    if value is None or envelope != "debezium":
+        return None
+    try:
+        source = parsed(value)["source"]
+        told = source["name"], source["db"], source["table"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return RowOrigin(told[0], f"{told[1]}.{told[2]}") if all(isinstance(each, str) for each in told) else None
 
 
 def contents_of(values: pa.BinaryArray, envelope: str) -> pa.BinaryArray:

@@ -12,10 +12,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from databus.core.errors.sink import SinkUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.held_rows import batch_of, records_of, state_of
+from databus.sinks.kafka.held_rows import batch_of, origin_of, records_of, state_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.core.protocols.validated_sink import RowOrigin
 
 Place = tuple[str, int]
 """Topic and number of a partition."""
@@ -47,6 +49,7 @@ class HeldTopics:
         self._consumer: Consumer | None = None
         self._next: dict[Place, int] = {}
         self._watched: dict[Key, tuple[bytes | None, str | None]] = {}
+        self._origins: dict[Key, RowOrigin | None] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Return the records of all keys up to the end that the topics have at the call; see `SinkState.rows`."""
@@ -72,7 +75,12 @@ class HeldTopics:
                 key = (message.topic(), message.key())
                 if key in self._watched:
                     self._watched[key] = state_of(message.value(), self._envelope), _version(message)
+                    self._origins[key] = origin_of(message.value(), self._envelope)
         return batch_of([(*key, *self._watched[key]) for key in asked])
+
+    def origin(self, output: str, key: bytes) -> RowOrigin | None:
+        """Return the flow and table that the last record of a key names; see `OriginTellingState.origin`."""
+        return self._origins.get((output, key))
 
     def close(self) -> None:
         """Close the consumer; safe to call twice."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from databus import Elasticsearch, Filter, Flow, Kafka, ModuloPartition, MysqlBinlog
+from databus import Elasticsearch, Flow, MysqlBinlog
 from databus.core.connections import Connection
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.ops.validation import repair as repairs
 from databus.ops.validation.repair import repair_of
-from databus.ops.validation.result import DeletedKeys, Difference, SinkComparison, Validation
+from databus.ops.validation.result import DeletedKeys, Difference, ExtraKey, SinkComparison, Validation
 from databus.ops.validation.sink_keys import SinkKeys
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
 
@@ -86,53 +85,31 @@ def test_snapshots_hold_each_table_once_and_not_too_much(monkeypatch: pytest.Mon
     other = SinkComparison("b", {}, missing("t", "1"), repairs={"t": ("x1",), "u": ("",), "w": ("w",)})
     made = repair_of(found(one, other))
     assert made.pieces == ({"t": "x1", "u": "", "w": "w"}, {"t": "x2"}, {"v": "zzz"})
-    assert (made.keys, made.whole, made.extra) == (2, ("u",), 0)
+    assert (made.keys, made.whole, made.offered) == (2, ("u",), 0)
     assert made.lines() == [
         "2 keys that are missing or different are read by 3 snapshots, one after the other",
         "read whole: u: their keys cannot be named one by one, or are too many",
     ]
 
 
-def extra(table: str, *ids: str) -> list[Difference]:
-    return [Difference("extra", table, "all", f"{table}:{each}".encode(), None, b"{}") for each in ids]
-
-
-def test_extra_keys_are_deleted_where_they_say_which_row_they_would_be() -> None:
-    found_there = [*extra("shop.n", "9", "by hand", "007"), *extra("shop.p", '[1,"ü"]'), *extra("shop.t", "10:00:00")]
-    told = keys_of().deletes([*found_there, *missing("shop.n", "1")])
-    assert told == {
-        "shop.n": (DeletedKeys("`id` IN (9)", ('{"id":9}',)),),
-        "shop.p": (DeletedKeys("(`a` = 1 AND `b` = _utf8mb4 X'c3bc')", ('{"a":1,"b":"ü"}',)),),
-    }
-
-
-def test_no_key_is_deleted_through_a_filter() -> None:
-    keys, differing = keys_of(), extra("shop.n", "9")
-    assert keys.deletes(differing)
-    chosen = Filter("id > 1", tables=("shop.n",))
-    assert not replace(keys, flow=keys.flow.model_copy(update={"transforms": (chosen,)})).deletes(differing)
-    halves = ModuloPartition(tables=("shop.n",), column="id", modulus=2, remainders=(0,))
-    source = MysqlBinlog(conn_id="m", tables=("shop.*",), row_filters=(halves,))
-    assert not replace(keys, flow=keys.flow.model_copy(update={"source": source})).deletes(differing)
-
-
-def test_records_are_deleted_under_the_key_that_a_row_would_have() -> None:
-    spec = Kafka(conn_id="k", topic="all")
-    flow = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("shop.*",)), sinks=(spec,))
-    plain = SinkKeys(flow, SimpleNamespace(), {"all": ("shop.p",)}, ("shop.p",), {"shop.p": PAIRS})  # type: ignore[arg-type]
-    named = (b'{"a":1,"b":"x"}', b'{"a": 2,"b":"x"}', b'{"b":"x","a":3}', b'{"a":4,"b":"\\u00fc"}', b"5")
-    told = plain.deletes([Difference("extra", "shop.p", "all", key, None, b"{}") for key in named])
-    assert [each.keys for each in told["shop.p"]] == [('{"a":1,"b":"x"}',)]
-
-
-def test_a_snapshot_deletes_extra_keys_and_the_others_are_named() -> None:
-    differing = extra("shop.n", "9", "by hand")
-    made = repair_of(found(SinkComparison("a", {}, differing, deletes=keys_of().deletes(differing))))
-    piece = {"shop.n": DeletedKeys("`id` IN (9)", ('{"id":9}',))}
-    assert (made.pieces, made.deletes, made.extra, made.snapshots) == ((), (piece,), 1, (piece,))
-    lines = made.lines()
-    assert lines[0] == "1 extra key to be deleted by a snapshot, where the source has no such row then"
-    assert "not deleted: 1 extra key of which nothing says which row of one table it would be" in lines[1]
+def test_a_snapshot_deletes_extra_keys_only_where_that_is_asked_for() -> None:
+    deletes = {"shop.n": (DeletedKeys("`id` IN (9)", ('{"id":9}',)),)}
+    keys = tuple(ExtraKey("all", f"shop.n:{n}".encode(), '{"id":9}') for n in range(9, 16))
+    differing = Validation("f", (), 0, 0.0, deletes, keys, {"of which nothing says it": 1})
+    alone = repair_of(differing)
+    assert (alone.snapshots, alone.deleted) == ((), ())
+    assert alone.lines()[:2] == [
+        "1 extra key stays; --delete-extra deletes them",
+        "not deleted: 1 extra key of which nothing says it",
+    ]
+    made = repair_of(differing, delete_extra=True)
+    piece = {"shop.n": deletes["shop.n"][0]}
+    assert (made.pieces, made.deletes, made.snapshots) == ((), (piece,), (piece,))
+    assert made.lines()[:3] == [
+        "1 extra key to be deleted by a snapshot, where the source has no such row then",
+        "deleted in all: shop.n:9, shop.n:10, shop.n:11, shop.n:12, shop.n:13 and 2 more",
+        "not deleted: 1 extra key of which nothing says it",
+    ]
     assert made.left_out([]) == ["shop.n"]
     begun = Snapshot(1, "repair", datetime.now(UTC), (TableProgress("shop.n", absent=('{"id":9}',)),))
     assert made.left_out([begun]) == []

@@ -223,3 +223,45 @@ def test_rows_that_come_and_go_are_no_difference_however_many_they_are(monkeypat
     lacking = Queue(0)
     lacking.records = [record for record in lacking.records if record[0] != 102]
     assert named(compare(lacking)) == {("missing", b'{"id":102}')}
+
+
+def spoilt() -> Model:
+    model = Model(3, busy=0.0)
+    for key in (100, 101):
+        model.spoil(key, b'"spoilt"')
+    for key in (150, 151):
+        model.spoil(key, b'"added"')
+    return model
+
+
+def test_contents_are_kept_of_as_many_differences_as_are_shown() -> None:
+    model = spoilt()
+    compared = ComparedSink(FLOW, "kafka", model, {"o": (TABLE,)}, (TABLE,), model, model, most=1)  # type: ignore[arg-type]
+    found = compared.whole().differences
+    assert len(found) == 4
+    assert [(each.source is None, each.sink is None) for each in found[1:]] == [(True, True)] * 3
+    assert found[0].sink is not None
+
+
+@pytest.mark.parametrize(("most", "left"), [(40, 1), (60, 1), (95, 1), (1_000, 0)])
+def test_rows_that_are_looked_at_are_bounded_in_bytes_and_the_rest_is_counted(
+    monkeypatch: pytest.MonkeyPatch, most: int, left: int
+) -> None:
+    monkeypatch.setattr("databus.ops.validation.looked_keys.MOST_BYTES", most)
+    result = compare(spoilt())
+    assert (result.beyond > 0) == bool(left)
+    assert len(result.differences) < 4 or not left
+    assert named(result) <= named(compare_whole(spoilt(), monkeypatch))
+
+
+def compare_whole(model: Model, monkeypatch: pytest.MonkeyPatch) -> SinkComparison:
+    monkeypatch.setattr("databus.ops.validation.looked_keys.MOST_BYTES", 1 << 20)
+    return compare(model)
+
+
+def test_a_sample_ends_where_its_rows_are_too_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("databus.ops.validation.looked_keys.MOST_BYTES", 40)
+    for seed in range(10):
+        result = compare(Model(seed, busy=0.9), {TABLE: ""})
+        assert named(result) == set()
+        assert any("the sample ended after" in note for note in result.notes)

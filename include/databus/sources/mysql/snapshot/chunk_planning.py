@@ -153,7 +153,7 @@ class ChunkPlanner:
         """Read the next chunks without the log that goes with them; see `ComparableSource.read_chunks`."""
         self._ahead.drop()  # the reader is one thread's at a time
         store = self._log.stores.chunks(self._log.server.identity)
-        chunks, after = self._reader.read(covers, snapshot, limit, store)
+        chunks, after = self._reader.read(covers, snapshot, limit, store, at_source=True)
         files = [chunk.file for chunk in chunks]
         try:
             self._filters.check(chunk.schema for chunk in chunks)

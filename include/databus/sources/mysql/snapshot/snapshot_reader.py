@@ -107,6 +107,8 @@ class SnapshotReader:
         limit: Batching,
         store: ChunkStore,
         stop: threading.Event | None = None,
+        *,
+        at_source: bool = False,
     ) -> tuple[list[ReadChunk], Snapshot]:
         """Read the next chunks; return them with the snapshot as it stands behind them.
 
@@ -119,6 +121,8 @@ class SnapshotReader:
             limit: bounds of the batch; rows and bytes are those of the chunks here.
             store: takes the chunk files.
             stop: set by another thread once the chunks are not wanted any more.
+            at_source: whether the source is read, also where the options name a replica. Repairs, and chunks that
+                delete absent keys, always are: a replica may lack or have rows that nobody logged.
 
         Raises:
             SnapshotNotYetVisibleError: the server does not show yet what lies before `covers`, or the replica cannot
@@ -127,7 +131,9 @@ class SnapshotReader:
             ReadingStopped: `stop` was set; no file is left.
         """
         try:
-            return self._in_views(covers, snapshot, limit, store, stop or threading.Event())
+            return self._in_views(
+                covers, snapshot, limit, store, stop or threading.Event(), at_source or _at_source(snapshot)
+            )
         except SourceUnavailableError as error:
             if self._replica is None or not error.message.startswith(f"{self._replica.connection.conn_id} ("):
                 raise
@@ -136,13 +142,19 @@ class SnapshotReader:
             ) from error
 
     def _in_views(
-        self, covers: BinlogOffset, snapshot: Snapshot, limit: Batching, store: ChunkStore, stop: threading.Event
+        self,
+        covers: BinlogOffset,
+        snapshot: Snapshot,
+        limit: Batching,
+        store: ChunkStore,
+        stop: threading.Event,
+        at_source: bool,
     ) -> tuple[list[ReadChunk], Snapshot]:
         chunks: dict[int, ReadChunk] = {}
         try:
             with ExitStack() as stack:
                 threads = self._options.threads
-                self._views = tuple(self._view(covers) for _ in range(threads + 1 if threads > 1 else 1))
+                self._views = tuple(self._view(covers, at_source) for _ in range(threads + 1 if threads > 1 else 1))
                 views = [stack.enter_context(view) for view in self._views if not stop.is_set()]
                 if stop.is_set():
                     raise ReadingStopped
@@ -174,8 +186,8 @@ class SnapshotReader:
         for server in filter(None, (self._server, self._replica)):
             server.close()
 
-    def _view(self, covers: BinlogOffset) -> ConsistentView:
-        if self._replica is None:
+    def _view(self, covers: BinlogOffset, at_source: bool) -> ConsistentView:
+        if self._replica is None or at_source:
             return ConsistentView(self._server.connection, self._server.flavor, covers, WAIT_S)
         return ConsistentView(self._replica.connection, self._replica.flavor, covers, REPLICA_WAIT_S, replica=True)
 
@@ -229,6 +241,10 @@ class SnapshotReader:
                 file = _read(view, bounds.snapshot.number, chunk, store, stop)
             chunks[chunk.number] = ReadChunk(file, table.schema, table.columns)
             bounds.was_read(chunk, file.rows)
+
+
+def _at_source(snapshot: Snapshot) -> bool:
+    return snapshot.cause == "repair" or any(table.absent for table in snapshot.tables)
 
 
 def _read(view: ConsistentView, snapshot: int, chunk: NextChunk, store: ChunkStore, stop: threading.Event) -> ChunkFile:

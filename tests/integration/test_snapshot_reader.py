@@ -150,7 +150,7 @@ def test_a_change_without_its_key_is_passed_without_chunks(reading: Shop, monkey
 def test_a_server_that_is_late_holds_few_batches_up(reading: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, late = list[float](), [True]
 
-    def view(self: SnapshotReader, covers: BinlogOffset) -> ConsistentView:
+    def view(self: SnapshotReader, covers: BinlogOffset, at_source: bool) -> ConsistentView:
         opened.append(time.monotonic())
         if late[0] and covers.gtids and reading.flavor == "mysql":
             known = MysqlGtidSet.parse(covers.gtids)

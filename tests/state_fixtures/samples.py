@@ -66,8 +66,10 @@ RANGE = OffsetRange(FROM, TO)
 COUNTS = {"shop.orders": TableCounts(9, 1, 1, 5, superseded=2, snapshot=4)}
 SCHEMA = TableSchema(0, "shop", "orders", (ColumnSchema("id", "int", "int", nullable=False),), ("id",))
 
-_TABLE = TableProgress("shop.orders", "reading", ("'7'",), 2, 900, 3, 5_000, "id > 3")
-SNAPSHOT = Snapshot(2, "repair", AT, (_TABLE,), paused=True, finished_at=AT, cancelled=True, mends=(1,))
+_TABLE = TableProgress("shop.orders", "reading", ("'7'",), 2, 900, 3, 5_000, "id > 3", ('{"id":7}',))
+SNAPSHOT = Snapshot(
+    2, "repair", AT, (_TABLE,), paused=True, finished_at=AT, cancelled=True, mends=(1,), resumed_at=AT, resumed_rows=5
+)
 _SINK = SinkPlan(2, (1, 1), {"orders": 2}, {"orders": "x"}, {"orders": "or$ders"}, ("orders",))
 _PLAN = Plan(
     "kept", "orders", 3, RANGE, {"kafka": _SINK}, "0123456789abcdef", AT, "live", closed_until=TO,
@@ -184,7 +186,10 @@ KINDS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "kept segment": (_same(KeptSegment.from_json), [_KEPT]),
     "kept prepare": (_plain(PREPARED), [PREPARED.write({"xid": "X'61',X'',1", "definitions": [_PINNED.to_json()]})]),
     "schema history": (_same(SchemaHistory.from_json), [_HISTORY]),
-    "chunk": (_same(ChunkHead.from_json), [ChunkHead(SCHEMA, 2, 1, 1_795_000_000_000)]),
+    "chunk": (
+        _same(ChunkHead.from_json),
+        [ChunkHead(SCHEMA, 2, 1, 1_795_000_000_000), ChunkHead(SCHEMA, 2, 2, 1_795_000_000_000, deletes=True)],
+    ),
     "marker": (_marker, _markers()),
 }
 """Kind of a stored value → how it is read and written again, and its samples."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -70,12 +69,6 @@ ROOM_GIB = 4.0
 SCARCE_GIB = 2.0
 """Memory below which the third process ends, and its set of servers with it."""
 
-IDLE = 0.1
-"""Share of the cores' time that must be idle for the fourth process to take more: its tests are for the gaps."""
-
-_LOOK_S = 10.0
-"""Over which the cores' time is looked at."""
-
 _SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
 
@@ -87,7 +80,7 @@ class ByFile(LoadScopeScheduling):
 
     Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
     the cores busy meanwhile. There are never more than three sets of servers: Airflow's goes with the last test of its.
-    A fourth takes tests without servers while the cores have time for them; the others take these last.
+    A fourth takes tests without servers, from the first moment on; the others take these last.
     A process that takes nothing now rests: it is asked again whenever a test of another one has ended. Pytest-xdist
     lets it keep back the last test that it has, until it gets a further one or the run ends.
     Where memory gets short, the third takes no more tests of servers; where it gets scarce, it ends.
@@ -97,7 +90,6 @@ class ByFile(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         self._resting: list[WorkerController] = []
-        self._idle = IdleCores()
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -107,9 +99,7 @@ class ByFile(LoadScopeScheduling):
         at_work = [other for other in self.nodes if other is not node and other not in self._resting]
         beside = {other.gateway.id for other in at_work if not other.shutting_down}
         available = psutil.virtual_memory().available / 2**30
-        group = next_group(
-            node.gateway.id, self.workqueue, beside, roomy=available >= ROOM_GIB, idle=self._idle.share() >= IDLE
-        )
+        group = next_group(node.gateway.id, self.workqueue, beside, roomy=available >= ROOM_GIB)
         if group is not None:
             self._resting = [other for other in self._resting if other is not node]
             self.workqueue.move_to_end(group, last=False)
@@ -135,29 +125,7 @@ class ByFile(LoadScopeScheduling):
             self._reschedule(node)
 
 
-class IdleCores:
-    """The share of the cores' time that was idle since the last look, one look each ten seconds."""
-
-    def __init__(self) -> None:
-        self._looked_at = 0.0
-        self._idle = self._all = 0.0
-        self._share = 1.0
-
-    def share(self) -> float:
-        """Return the share, 0 to 1; 1 until there have been two looks."""
-        now = time.monotonic()
-        if now - self._looked_at >= _LOOK_S:
-            times = psutil.cpu_times()
-            idle, every = times.idle + getattr(times, "iowait", 0.0), sum(times[:8])
-            if self._looked_at and every > self._all:
-                self._share = (idle - self._idle) / (every - self._all)
-            self._looked_at, self._idle, self._all = now, idle, every
-        return self._share
-
-
-def next_group(
-    process: str, waiting: Collection[str], beside: Collection[str], *, roomy: bool = True, idle: bool = True
-) -> str | None:
+def next_group(process: str, waiting: Collection[str], beside: Collection[str], *, roomy: bool = True) -> str | None:
     """Return which group of those that wait, in their order, a process takes next; those without servers last.
 
     Args:
@@ -165,12 +133,11 @@ def next_group(
         waiting: groups that no process has taken.
         beside: the processes that are at work beside it.
         roomy: whether there is memory for a third set of servers.
-        idle: whether the cores have time for a fourth process.
     """
     light = next((group for group in waiting if group.startswith(LIGHT)), None)
     others = [group for group in waiting if not group.startswith(LIGHT)]
     if process == _FOURTH:
-        return light if idle or not others or not beside else None
+        return light
     if process != _THIRD:
         return next((group for group in others if group != _AIRFLOW or _THIRD not in beside), light)
     if _AIRFLOW in others:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from databus.core.errors.config import PackageMissingError, PackageVersionError
 
 _ROWS = ("numpy", "pyarrow", "numba")
-"""What decodes and encodes rows: each extra whose kinds touch rows brings it."""
+"""Packages that decode and encode rows: each extra whose kinds touch rows brings them."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "mysql": ("pymysql", "pymysqlreplication", *_ROWS),

@@ -82,13 +82,6 @@ def test_a_fourth_process_takes_tests_without_servers_alone(*, roomy: bool) -> N
     assert taken("gw3", GROUPS, ("gw0", "gw1", "gw2"), roomy=roomy) == (UNIT,)
 
 
-def test_a_fourth_process_takes_them_while_the_cores_are_idle_or_nothing_else_is_left() -> None:
-    beside = {"gw0", "gw1", "gw2"}
-    assert next_group("gw3", GROUPS, beside, idle=False) is None
-    assert next_group("gw3", (UNIT,), beside, idle=False) == UNIT
-    assert next_group("gw3", GROUPS, set(), idle=False) == UNIT
-
-
 @pytest.mark.parametrize("roomy", [True, False])
 def test_no_group_is_left_whatever_processes_are_there(*, roomy: bool) -> None:
     for processes in (

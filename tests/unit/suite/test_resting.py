@@ -43,13 +43,12 @@ class Run:
     """A run of fake processes under the real scheduler."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, processes: int, tests: list[str]) -> None:
-        self.gib, self.idle, self.tests = 24.0, 1.0, tests
+        self.gib, self.tests = 24.0, tests
         monkeypatch.setattr(loadscope, "parse_tx_spec_config", lambda _config: ["popen"] * processes)
         memory = lambda: SimpleNamespace(available=self.gib * 2**30)  # noqa: E731 - one line
         monkeypatch.setattr(groups.psutil, "virtual_memory", memory)
         config: Any = SimpleNamespace(option=SimpleNamespace(loadscopereorder=False))
         self.scheduler: Any = ByFile(config)
-        monkeypatch.setattr(self.scheduler._idle, "share", lambda: self.idle)
         self.nodes = [Node(n) for n in range(processes)]
         for node in self.nodes:
             self.scheduler.add_node(node)
@@ -112,19 +111,6 @@ def test_where_memory_is_scarce_the_third_process_ends_and_its_servers_go(monkey
     assert all(node.ended for node in run.nodes)
 
 
-def test_a_fourth_process_rests_while_the_cores_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(monkeypatch, 4, collected(servers=6, light=4))
-    first, *_, fourth = run.nodes
-    run.idle = 0.0
-    run.until_nothing_runs(fourth)
-    assert (len(fourth.ran), fourth.shutting_down) == (4, False)
-    run.idle = 0.5
-    run.step(first)
-    run.until_nothing_runs(fourth)
-    assert len(fourth.ran) > 4
-    assert set(run.folders(fourth)) == {"unit"}
-
-
 def test_a_fourth_process_ends_once_nothing_waits_that_it_could_take(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, 4, collected(servers=9, light=1))
     fourth = run.nodes[-1]
@@ -134,15 +120,13 @@ def test_a_fourth_process_ends_once_nothing_waits_that_it_could_take(monkeypatch
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 4])
 @pytest.mark.parametrize("seed", range(20))
-def test_every_test_runs_once_whatever_memory_and_cores_do(
-    monkeypatch: pytest.MonkeyPatch, processes: int, seed: int
-) -> None:
+def test_every_test_runs_once_whatever_memory_does(monkeypatch: pytest.MonkeyPatch, processes: int, seed: int) -> None:
     chance = random.Random(seed)
     files = {kind: chance.randrange(7) for kind in ("airflow", "servers", "light")}
     run = Run(monkeypatch, processes, collected(**files) or ["tests/unit/test_alone.py::test_it"])
     extra = [node for node in run.nodes if node not in run.scheduler.nodes]  # more processes than groups
     while running := [node for node in run.nodes if node.runs and node not in extra]:
-        run.gib, run.idle = chance.choice((1.0, 3.0, 24.0)), chance.choice((0.0, 0.5))
+        run.gib = chance.choice((1.0, 3.0, 24.0))
         run.step(chance.choice(running))
     assert sorted(n for node in run.nodes for n in node.ran) == list(range(len(run.tests)))
     assert all(node.ended for node in run.nodes if node not in extra)

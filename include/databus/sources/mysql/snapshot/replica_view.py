@@ -28,7 +28,7 @@ REPLICA_WAIT_S = 10.0
 """A replica is waited for so long, and the stream with it; one that is further behind is not asked for chunks."""
 
 SOURCE_WAIT_S = 2.0
-"""What a replica has executed already, its source has within so long, unless it is none of the source's."""
+"""Time within which the source has executed all that a replica has, unless it is none of the source's."""
 
 
 def wait_for_replica(session: ViewSession) -> None:

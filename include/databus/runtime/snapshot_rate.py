@@ -1,4 +1,4 @@
-"""Rate of a snapshot: rows that its next chunks may have, so that no more than the flow allows are read per second."""
+"""Rate of a snapshot: rows of its next chunks, by what the flow allows and what the stream beside it bears."""
 
 from __future__ import annotations
 
@@ -48,3 +48,66 @@ class SnapshotRate:
     @property
     def _least(self) -> float:
         return max(1.0, LEAST_S * self.rows_per_second)
+
+
+FIRST_ROWS = 25_000
+"""Rows of the first chunks beside a stream whose pace is not known."""
+
+STREAM_S = 1.0
+"""Seconds that a batch with chunks takes while the stream has rows: a change waits for two batches at most."""
+
+LEAST_ROWS = 1_000
+"""Rows of the smallest chunks: what a batch costs at least would take over below them."""
+
+_GROWS = 4.0
+_SHRINKS = 1 / 4
+_KEPT = (0.8, 1.25)
+"""What is read ahead keeps its size where the next batch would change by less."""
+
+
+@dataclass
+class ChunkShare:
+    """Share of a batch that chunks take, learned from how long the last batches took.
+
+    A change that is logged while a batch is under way waits for that batch and for its own. While the stream has
+    rows, chunks are kept so small that a batch takes about STREAM_S; without any they grow to the flow's own bound.
+
+    Attributes:
+        clock: seconds on a clock that never goes back.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _most: int = field(default=FIRST_ROWS, init=False)
+    _begun: float = field(default=0.0, init=False)
+    _rows: int = field(default=0, init=False)
+    _log_rows: int = field(default=0, init=False)
+
+    def granted(self, bound: int) -> int:
+        """Return how many rows the next chunks may have, `bound` at most; the batch begins now."""
+        self._begun = self.clock()
+        return min(bound, self._most)
+
+    def took(self, rows: int, log_rows: int) -> None:
+        """Take note of a batch that was planned.
+
+        Args:
+            rows: rows of its chunks.
+            log_rows: rows of the stream that go with them.
+        """
+        self._rows, self._log_rows = rows, log_rows
+
+    def committed(self) -> None:
+        """Take note that this batch is committed."""
+        rows, log_rows = self._rows, self._log_rows
+        if not rows:
+            return
+        if not log_rows:
+            self._most = max(self._most, int(rows * _GROWS))
+            return
+        # What the stream's own rows take is not made shorter by smaller chunks.
+        seconds = max(self.clock() - self._begun, 1e-3) * rows / (rows + log_rows)
+        fits = max(LEAST_ROWS, int(rows * min(_GROWS, max(_SHRINKS, STREAM_S / seconds))))
+        if seconds <= STREAM_S:  # a table's last rows are few
+            fits = max(fits, self._most)
+        if not _KEPT[0] < fits / self._most < _KEPT[1]:
+            self._most = fits

@@ -18,7 +18,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, PlannedChunks, Snapshot
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
-from databus.runtime.snapshot_rate import SnapshotRate
+from databus.runtime.snapshot_rate import ChunkShare, SnapshotRate
 
 if TYPE_CHECKING:
     from databus.runtime.context import FlowSession
@@ -53,6 +53,7 @@ class SnapshotTurns:
     rate: SnapshotRate | None = None
     held: bool = field(default=False, init=False)
     load: str = field(default="", init=False)
+    _share: ChunkShare = field(default_factory=ChunkShare, init=False)
     _known: Snapshot | None = field(default=None, init=False)
     _looked_at: float = field(default=float("-inf"), init=False)
     _waits: bool = field(default=False, init=False)
@@ -127,7 +128,8 @@ class SnapshotTurns:
         if not granted:
             self.held = True
             return None
-        limit = limit.model_copy(update={"max_rows": min(limit.max_rows, granted)})
+        granted = self._share.granted(min(limit.max_rows, granted))
+        limit = limit.model_copy(update={"max_rows": granted})
         if self._since is None or self._since.number != snapshot.number:
             self._since = progress_of(snapshot, now)  # the rate is this run's own, without the time of a pause
         planned = source.plan_chunks(after, snapshot, limit)
@@ -138,8 +140,9 @@ class SnapshotTurns:
             return None
         self._waits = False
         proposed, behind = planned
+        read = sum(file.rows + file.superseded for file in proposed.chunks)
+        self._share.took(read, proposed.rows - sum(file.rows for file in proposed.chunks))
         if self.rate is not None:  # chunks that are read again were read, too
-            read = sum(file.rows + file.superseded for file in proposed.chunks)
             self.rate.took(read if behind is not None else limit.max_rows)
         if behind is not None and behind.current is None:
             behind = replace(behind, finished_at=now)
@@ -165,6 +168,7 @@ class SnapshotTurns:
         """Take note of a committed batch, and log how far the snapshot has come."""
         if plan.chunks is None:
             return
+        self._share.committed()
         self._known = plan.chunks.snapshot
         self._looked_at = float("-inf")  # a person may have paused it meanwhile: the store knows
         log.info("flow %s: %s", self.flow, progress_of(self._known, now, self._since).text)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from databus.runtime.snapshot_rate import BURST_S, LEAST_S, SnapshotRate
+from databus.runtime.snapshot_rate import BURST_S, FIRST_ROWS, LEAST_S, STREAM_S, ChunkShare, SnapshotRate
 
 
 class Clock:
@@ -50,3 +50,48 @@ def test_a_chunk_that_was_larger_than_granted_is_made_up_for() -> None:
     assert rate.granted() == 0
     clock.now += 0.5
     assert rate.granted() == 50
+
+
+def _batches(share: ChunkShare, clock: Clock, count: int, rows_per_second: int, log_rows: int) -> list[float]:
+    """Run batches of one server and machine; return how long each took."""
+    took = []
+    for _ in range(count):
+        rows = share.granted(200_000)
+        share.took(rows, log_rows)
+        seconds = 0.3 + (rows + log_rows) / rows_per_second
+        clock.now += seconds
+        share.committed()
+        took.append(seconds)
+    return took
+
+
+def test_chunks_grow_to_the_bound_of_a_batch_where_the_stream_is_idle() -> None:
+    clock = Clock()
+    share = ChunkShare(clock)
+    assert share.granted(200_000) == FIRST_ROWS
+    assert share.granted(1_000) == 1_000
+    _batches(share, clock, 3, 10_000, 0)
+    assert share.granted(200_000) == 200_000
+
+
+@pytest.mark.parametrize("rows_per_second", [5_000, 60_000, 400_000])
+def test_a_batch_beside_a_stream_takes_about_a_second(rows_per_second: int) -> None:
+    clock = Clock()
+    share = ChunkShare(clock)
+    _batches(share, clock, 3, rows_per_second, 0)
+    took = _batches(share, clock, 20, rows_per_second, 1_000)
+    assert max(took[6:]) < 1.5 * STREAM_S
+    assert min(took[6:]) > 0.6 * STREAM_S or share.granted(200_000) == 200_000
+
+
+def test_a_table_s_last_rows_and_a_backlog_do_not_make_chunks_small() -> None:
+    clock = Clock()
+    share = ChunkShare(clock)
+    _batches(share, clock, 10, 60_000, 1_000)
+    before = share.granted(200_000)
+    share.took(10, 500)
+    clock.now += 0.4
+    share.committed()
+    assert share.granted(200_000) >= before
+    _batches(share, clock, 10, 60_000, 2_000_000)
+    assert share.granted(200_000) >= before

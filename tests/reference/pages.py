@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.reference import (
     cli_page,
     connections_page,
+    dags_page,
     environment_page,
     errors_page,
     kinds_pages,
@@ -21,6 +22,7 @@ COMMAND = "make reference"
 
 PAGES: dict[str, Callable[[], str]] = {
     **kinds_pages.pages(),
+    "dags.md": dags_page.text,
     "cli.md": cli_page.text,
     "errors.md": errors_page.text,
     "environment.md": environment_page.text,

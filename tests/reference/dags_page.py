@@ -38,8 +38,7 @@ def text() -> str:
     found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     parts = [
         "# DAGs\n",
-        "Read this page to find an argument of the functions that turn a flow into a DAG. `help(flow_dag)` in Python "
-        "says the same.\n",
+        "Read this page to find an argument of the functions that make a DAG. `help(flow_dag)` says the same.\n",
         "A duration is a `timedelta`; a bare number is refused.\n",
     ]
     return "\n".join([*parts, *(_function(found[name]) for name in _FUNCTIONS)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +13,7 @@ import pytest
 
 from databus import Batching, DropColumns, Flow, MysqlBinlog
 from databus.ops.services import open_services
+from tests.beside import beside
 from tests.integration.commands import Commands
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.test_snapshot_flow import Table
@@ -80,16 +80,5 @@ class ComparedFlow:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let the flow run until the block ends."""
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.is_set():
-                self.run()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
+        with beside(lambda _: self.run()):
             yield
-        finally:
-            stop.set()
-            thread.join()

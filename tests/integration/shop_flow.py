@@ -16,6 +16,7 @@ from databus.demo.oracle import ConsumedTopic, fold, mismatches, source_state
 from databus.demo.shop import ShopTotals, ShopWriter
 from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
+from tests.beside import beside
 from tests.integration.conftest import World
 from tests.integration.statements import fresh_shop
 
@@ -30,20 +31,13 @@ KEYS = {
 @contextmanager
 def writing(writer: ShopWriter, rows: int, pause_s: float) -> Iterator[None]:
     """Change the shop until the block ends: so many rows, and a pause."""
-    stop = threading.Event()
 
-    def write() -> None:
-        while not stop.is_set():
-            writer.run(rows, stop.is_set)
-            stop.wait(pause_s)
+    def write(stop: threading.Event) -> None:
+        writer.run(rows, stop.is_set)
+        stop.wait(pause_s)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with beside(write):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 class Shop:

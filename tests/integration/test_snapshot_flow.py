@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -28,6 +27,7 @@ from databus.ops.health.lag import measure
 from databus.ops.services import open_services
 from databus.sandbox.accounts import ROOT
 from databus.sources.mysql.snapshot import snapshot_reader
+from tests.beside import beside
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 
@@ -81,21 +81,8 @@ class Table:
     @contextmanager
     def changed(self) -> Iterator[None]:
         """Change rows, keys among them, until the block ends."""
-        stop, own = threading.Event(), self.connect()
-
-        def write() -> None:
-            with own.cursor() as cursor:
-                while not stop.is_set():
-                    self._change(cursor)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+        with closing(self.connect()) as own, own.cursor() as cursor, beside(lambda _: self._change(cursor)):
             yield
-        finally:
-            stop.set()
-            thread.join()
-            own.close()
 
     def _change(self, cursor: Any) -> None:
         table, chance = f"{self.name}.t", self._random.random()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.server_load import ServerLoad
 from databus.sources.mysql.snapshot.view_session import ViewSession
 from databus.sources.mysql.source import MysqlBinlogSource
+from tests.beside import beside
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.replicated_pair import Pair, Server
@@ -264,45 +266,30 @@ def test_a_flow_is_right_while_its_replica_lags(pair: Pair, flavor: str, world: 
 @contextmanager
 def _changed(source: Server) -> Iterator[None]:
     """Change rows and move their keys, each change with a number of its own, until the block ends."""
-    stop, session, chance = threading.Event(), source.session(), random.Random(7)
+    chance, numbers = random.Random(7), itertools.count(1)
+    with closing(source.session()) as session, session.cursor() as cursor:
 
-    def write() -> None:
-        number = 0
-        with session.cursor() as cursor:
-            while not stop.is_set():
-                number += 1
-                one, other = chance.randrange(ROWS), chance.randrange(2 * ROWS)
-                changed = f"UPDATE IGNORE {NAME}.t SET v = {number}"
-                moved = f", id = {other}" if chance.random() < 0.3 else ""
-                cursor.execute(f"{changed}{moved} WHERE id = {one}")
+        def write(_stop: threading.Event) -> None:
+            one, other = chance.randrange(ROWS), chance.randrange(2 * ROWS)
+            changed = f"UPDATE IGNORE {NAME}.t SET v = {next(numbers)}"
+            moved = f", id = {other}" if chance.random() < 0.3 else ""
+            cursor.execute(f"{changed}{moved} WHERE id = {one}")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        session.close()
+        with beside(write):
+            yield
 
 
 @contextmanager
 def _held_up(replica: Server) -> Iterator[None]:
     """Let the replica execute nothing for a moment, again and again, until the block ends."""
-    stop, session = threading.Event(), replica.session()
+    with closing(replica.session()) as session, session.cursor() as cursor:
 
-    def hold() -> None:
-        with session.cursor() as cursor:
-            while not stop.wait(0.2):
-                cursor.execute("FLUSH TABLES WITH READ LOCK")
-                time.sleep(0.3)
-                cursor.execute("UNLOCK TABLES")
+        def hold(stop: threading.Event) -> None:
+            if stop.wait(0.2):
+                return
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            time.sleep(0.3)
+            cursor.execute("UNLOCK TABLES")
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        session.close()
+        with beside(hold):
+            yield

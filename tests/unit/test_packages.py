@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -74,15 +75,18 @@ def distributions(requirements: list[str]) -> set[str]:
 
 BASE = distributions(PROJECT["dependencies"])
 BY_EXTRA = {extra: distributions(PROJECT["optional-dependencies"][extra]) for extra in OURS}
-INSTALLED: dict[str, set[str]] = {
-    module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()
-}
+
+
+@cache
+def installed() -> dict[str, set[str]]:
+    """Return the distributions of each module that is installed; reads all their lists of files."""
+    return {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
 
 
 def of_module(module: str) -> set[str]:
     """Return the distributions that a module may come from; llvmlite is what numba is made of."""
     top = "numba" if module.partition(".")[0] == "llvmlite" else module.partition(".")[0]
-    return {"protobuf"} if module.startswith("google.protobuf") else set(INSTALLED[top])
+    return {"protobuf"} if module.startswith("google.protobuf") else set(installed()[top])
 
 
 def test_every_import_belongs_to_the_base_or_to_an_extra_of_its_folder() -> None:

@@ -26,10 +26,10 @@ def changes(zone: str) -> tuple[tuple[int, int, int], ...]:
         assert found is not None
         return int(found.total_seconds())
 
-    found = []
+    found, after = [], offset(0)
     for midnight in range(0, _END - _DAY, _DAY):
         low, high = midnight, midnight + _DAY
-        before, after = offset(low), offset(high)
+        before, after = after, offset(high)
         if before == after:
             continue
         while high - low > 1:

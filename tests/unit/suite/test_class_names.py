@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 
 from tests.suite.steady import ROOT
 
@@ -24,7 +25,8 @@ _SAY_NOTHING = frozenset(
 """Participles that tell what was done and not to what."""
 
 
-def _classes() -> dict[str, list[str]]:
+@cache
+def classes() -> dict[str, list[str]]:
     """Return the name of each class of the product, private and nested ones too, with the files that define it."""
     package = ROOT / "include" / "databus"
     found = defaultdict(list)
@@ -35,16 +37,13 @@ def _classes() -> dict[str, list[str]]:
     return found
 
 
-CLASSES = _classes()
-
-
 def test_one_name_is_one_class() -> None:
-    assert {name: places for name, places in CLASSES.items() if len(places) > 1 and name not in _TWICE} == {}
+    assert {name: places for name, places in classes().items() if len(places) > 1 and name not in _TWICE} == {}
 
 
 def test_exceptions_are_still_some() -> None:
-    assert {name for name in _TWICE if len(CLASSES[name]) < 2} == set()
+    assert {name for name in _TWICE if len(classes()[name]) < 2} == set()
 
 
 def test_names_are_nouns() -> None:
-    assert {name: places for name, places in CLASSES.items() if name.lstrip("_") in _SAY_NOTHING} == {}
+    assert {name: places for name, places in classes().items() if name.lstrip("_") in _SAY_NOTHING} == {}

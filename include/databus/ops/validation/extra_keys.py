@@ -88,8 +88,8 @@ def with_deletes(
     """
     kept = sum((Counter(sink.kept) for sink in found.sinks), Counter[str]())
     joined: dict[str, dict[str, list[ExtraKey]]] = defaultdict(lambda: defaultdict(list))
+    others = frozenset[tuple[str, str]]().union(*(each.others for each in found.sinks))
     for sink in found.sinks:
-        others = frozenset[tuple[str, str]]().union(*(each.others for each in found.sinks))
         dark = frozenset[str]().union(*(tables for name, tables in unseen.items() if name != sink.sink))
         for table, keys in sink.deletes.items():
             for each in keys:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "databus-validate-"
 _NAME = re.compile(rf"{_PREFIX}(\d+)-\w+")
-_LOCK = "lock"
+_LOCK, _UNLOCKED = "lock", "lock.new"
 
 
 @contextmanager
@@ -32,8 +32,9 @@ def work_folder() -> Iterator[Path]:
     _delete_left()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as name:
         folder = Path(name)
-        with (folder / _LOCK).open("w") as lock:
+        with (folder / _UNLOCKED).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / _UNLOCKED).rename(folder / _LOCK)  # others find it locked, or not at all
             yield folder
 
 

@@ -32,7 +32,7 @@ def replay_when_free(desk: Desk, row: str) -> list[ReplayResult]:
         except LeaseBusyError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
+            time.sleep(0.5)
 
 
 def stopping_elsewhere(flow: Flow) -> Flow:

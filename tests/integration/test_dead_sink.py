@@ -64,7 +64,7 @@ def wait_for(condition: Callable[[], bool], run: Run) -> None:
     while not condition():
         assert time.monotonic() < deadline, run.log.read_text()[-3000:]
         assert run.process.poll() is None, run.log.read_text()[-3000:]
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def standing(store: ZooKeeperCheckpoints, shop: Shop, sink: str) -> tuple[Checkpoint, Checkpoint | None, Any]:

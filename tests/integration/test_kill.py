@@ -77,6 +77,7 @@ def finish(world: World, shop: Shop) -> None:
         except Exception as error:
             if time.monotonic() > deadline or not getattr(error, "retryable", False):
                 raise
+            time.sleep(0.5)
         else:
             return
 
@@ -85,9 +86,9 @@ def in_mid_batch(world: World, shop: Shop, epoch: int, run: Run) -> None:
     """Wait until the run of an epoch has a plan in flight."""
     deadline = time.monotonic() + 90
     with ZooKeeperCheckpoints.open(world.connections.get(shop.flow.zookeeper)) as store:
-        while store.epoch(shop.name) < epoch or store.pending_plan(shop.name) is None:
+        while not (begun := store.epoch(shop.name) >= epoch) or store.pending_plan(shop.name) is None:
             assert time.monotonic() < deadline, run.log.read_text()[-3000:]
-            time.sleep(0.01)
+            time.sleep(0.01 if begun else 0.1)  # a run takes seconds to begin, a plan of its a moment to end
 
 
 def killable(world: World, name: str, **sink: Any) -> Shop:

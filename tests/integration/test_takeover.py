@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,11 +99,24 @@ class Lease:
         except NoNodeError:
             return None
 
-    def waited_for(self) -> bool:
-        try:
-            return bool(self._client.get_children(self._paths.waiters))
-        except NoNodeError:
-            return False
+    def waited_for(self, within_s: float) -> bool:
+        """Wait until somebody waits for it, no longer than so many seconds; told by ZooKeeper at once."""
+        changed = threading.Event()
+
+        def wake(_event: object) -> None:
+            changed.set()
+
+        deadline = time.monotonic() + within_s
+        while True:
+            changed.clear()
+            try:
+                if self._client.get_children(self._paths.waiters, watch=wake):
+                    return True
+            except NoNodeError:
+                if self._client.exists(self._paths.waiters, watch=wake):
+                    continue
+            if not changed.wait(max(0.0, deadline - time.monotonic())):
+                return False
 
     def close(self) -> None:
         self._client.stop()
@@ -143,7 +157,7 @@ class Runs:
         """
         for _ in range(TRIES):
             following = self.start()
-            self._until(self.lease.waited_for, following, 0.005)
+            self._until(lambda: self.lease.waited_for(2.0), following, 0.0)
             holder.signal(signal.SIGSTOP)
             at = time.monotonic()
             time.sleep(0.3)  # what it had sent is answered

@@ -269,6 +269,7 @@ def once(*sinks: Counter[str]) -> bool:
     return all(sink.total() == len(sink) == ROWS for sink in sinks)
 
 
+@pytest.mark.usefixtures("_read_once")
 def test_a_sink_that_catches_up_under_a_mended_check_leaves_held_rows_to_their_replay(desk: Desk) -> None:
     held = held_and_behind(desk)
     result = desk.run()

@@ -187,10 +187,21 @@ class Session:
 
         Raises:
             SinkFencedError: another writer took over.
+            SinkUnavailableError: with a probe: no broker answers.
         """
+        if probe is not None:
+            self._ask()
         self._call("begin a transaction", self.producer.begin_transaction)
         if probe is not None:
             self._send(probe, _KEPT_TIMEOUT_S)
+
+    def _ask(self) -> None:
+        """Have a broker answer, before a call that may wait for ever where none does (see `bounded`).
+
+        Its producer cannot be dropped then, and librdkafka wakes for it a thousand times a second.
+        """
+        within_s = min(self.settings.client.timeout_s, _KEPT_TIMEOUT_S)
+        self._call("reach a broker", lambda: self.producer.list_topics(MARKER_TOPIC, within_s))
 
     def commit(self, marker: Marker) -> None:
         """Commit the rows produced since `begin` together with the marker.

@@ -14,7 +14,7 @@ from tests.spark.expressions.random_expressions import Expressions
 _BINARY = ("+", "-", "*", "/", "DIV", "%", "=", "<=>", "<>", "<", "<=", ">", ">=", "||")
 
 _FIXED = tuple((Path(__file__).parent / "expressions" / "fixed.txt").read_text(encoding="utf-8").splitlines())
-_REFUSED = {"s = 'x' 'y'", "i /* no */ + 1"}
+_REFUSED = {"s = 'x' 'y'", "i /* no */ + 1", "s LIKE '\U0001f600_'"}
 
 _FAILING = (
     *("t + 1Y", "h * 2S", "i + 1", "l * l", "-t", "-i", "-l", "l DIV -1", "1 / i", "1 DIV i", "1 % i", "n / n"),
@@ -45,7 +45,7 @@ def test_rows_that_fail_fail_in_spark_too(ours: Any) -> None:
     assert set(found.failed) == set(_FAILING)
 
 
-@pytest.mark.parametrize("step", [7, 1])
+@pytest.mark.parametrize("step", [9, 1])
 def test_operators_of_every_pair_of_types(ours: Any, step: int) -> None:
     pairs = [f"{left} {sign} {right}" for sign in _BINARY for left in VALUES for right in VALUES if right != "p"]
     found = differ(ours, pairs[::step], nasty(60))

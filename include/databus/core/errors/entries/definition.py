@@ -78,6 +78,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Upgrade or mend the package.",
         exits=(2,),
     ),
+    "expression_failed": ErrorEntry(
+        "An expression of a transform fails for a row: a division by zero, an overflow, a text that is no number.",
+        "Use a try_ function (try_divide, try_cast, …), or a condition that keeps such rows away from it.",
+    ),
     "transform_error": ErrorEntry(
         "A transform cannot be applied to the rows of a batch.",
         "Correct the transform; the batch is taken up again.",

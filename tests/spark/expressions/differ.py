@@ -93,7 +93,9 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
         errors: whether Spark is asked too that the first such row of each expression fails, with the same error class.
     """
     found = Comparison()
-    frame = spark.createDataFrame(table.append_column("id", pa.array(range(table.num_rows), pa.int32())))
+    numbered = table.append_column("id", pa.array(range(table.num_rows), pa.int32()))
+    typed = ", ".join(f"{name} {spark_type(kind)}" for name, kind in zip(numbered.column_names, numbered.schema.types, strict=True))
+    frame = spark.createDataFrame(numbered, schema=typed)  # a timestamp without zone would get one otherwise
     frame = frame.localCheckpoint()  # rows of an RDD: Spark generates code, as for a batch
     ours: dict[str, tuple[str, pa.Array, list[int]]] = {}
     for text in dict.fromkeys(expressions):
@@ -173,7 +175,14 @@ def _compare(frame: Any, ours: Mapping[str, tuple[str, pa.Array, list[int]]], fo
             found.differences.append(f"{text} | type {kind} here, {spark_type(column.type)} in Spark")
             continue
         for row in _unequal(values, column):
-            found.differences.append(f"{text} | row {row}: {values[row]} here, {column[row]} in Spark")
+            found.differences.append(f"{text} | row {row}: {_shown(values[row])} here, {_shown(column[row])} in Spark")
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value)
+    except (OverflowError, ValueError):  # a time beyond Python's
+        return str(value.cast(pa.int32() if pa.types.is_date(value.type) else pa.int64()))
 
 
 def _unequal(ours: pa.Array, theirs: pa.Array) -> list[int]:

@@ -14,7 +14,7 @@ from databus.expressions.compiled import Compiled, compile_expression
 from databus.expressions.errors import ExpressionError, NotCompiledError
 from databus.expressions.types import arrow_of
 
-CHUNK = 150
+CHUNK = 60
 """Expressions of one select."""
 
 _TYPES: dict[pa.DataType, str] = {
@@ -52,8 +52,13 @@ class Comparison:
     values: int = 0
 
 
-def session(spark: Any) -> Any:
-    """Return a session of the same Spark with the settings of the product's sessions."""
+def session(spark: Any, *, codegen: bool = True) -> Any:
+    """Return a session of the same Spark with the settings of the product's sessions.
+
+    Args:
+        spark: any session.
+        codegen: whether expressions are compiled to Java, as in a batch; without it hundreds take seconds.
+    """
     from databus.runtime.spark.session import SESSION_CONF
 
     ours = spark.newSession()
@@ -62,6 +67,9 @@ def session(spark: Any) -> Any:
     ours.conf.set("spark.sql.ansi.enabled", "true")
     # Expressions of one select would be evaluated together, also where AND or OR decide before.
     ours.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    if not codegen:
+        ours.conf.set("spark.sql.codegen.wholeStage", "false")
+        ours.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return ours
 
 
@@ -93,7 +101,11 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
         errors: whether Spark is asked too that the first such row of each expression fails, with the same error class.
     """
     found = Comparison()
-    frame = spark.createDataFrame(table.append_column("id", pa.array(range(table.num_rows), pa.int32())))
+    numbered = table.append_column("id", pa.array(range(table.num_rows), pa.int32()))
+    typed = ", ".join(
+        f"{name} {spark_type(kind)}" for name, kind in zip(numbered.column_names, numbered.schema.types, strict=True)
+    )
+    frame = spark.createDataFrame(numbered, schema=typed)  # a timestamp without zone would get one otherwise
     frame = frame.localCheckpoint()  # rows of an RDD: Spark generates code, as for a batch
     ours: dict[str, tuple[str, pa.Array, list[int]]] = {}
     for text in dict.fromkeys(expressions):
@@ -173,7 +185,14 @@ def _compare(frame: Any, ours: Mapping[str, tuple[str, pa.Array, list[int]]], fo
             found.differences.append(f"{text} | type {kind} here, {spark_type(column.type)} in Spark")
             continue
         for row in _unequal(values, column):
-            found.differences.append(f"{text} | row {row}: {values[row]} here, {column[row]} in Spark")
+            found.differences.append(f"{text} | row {row}: {_shown(values[row])} here, {_shown(column[row])} in Spark")
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value)
+    except (OverflowError, ValueError):  # a time beyond Python's
+        return str(value.cast(pa.int32() if pa.types.is_date(value.type) else pa.int64()))
 
 
 def _unequal(ours: pa.Array, theirs: pa.Array) -> list[int]:

@@ -1,0 +1,97 @@
+"""Functions that make texts of texts: case, concatenation, trimming, padding, replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from databus.expressions.functions.patterns import like_pieces
+from databus.expressions.functions.registry import Arguments, Kernel, Resolved, register, resolve
+from databus.expressions.functions.signatures import Parameter, converted_type, signature
+from databus.expressions.text import case, characters, shapes
+
+_MOST_CHARACTERS = 1_000_000
+"""Longest text that padding and repetition make from a constant length."""
+
+
+def _concat(arguments: Arguments) -> Resolved:
+    if set(arguments.types) == {"binary"}:
+        return Resolved("binary", arguments.types, shapes.concat, "all")
+    types = tuple(converted_type(arguments, k, "string") for k in range(len(arguments)))
+    return Resolved("string", types, shapes.concat, "all")
+
+
+def _concat_ws(arguments: Arguments) -> Resolved:
+    if not len(arguments):
+        raise arguments.refused()
+    types = tuple(converted_type(arguments, k, "string") for k in range(len(arguments)))
+    return Resolved("string", types, shapes.concat_ws, "all")
+
+
+def _trim(kernel: Kernel) -> Callable[[Arguments], Resolved]:
+    """Return the resolution of a trimming function: of two arguments the first is the characters."""
+
+    def resolved(arguments: Arguments) -> Resolved:
+        if len(arguments) == 1:
+            return signature("string", ("string",), kernel)(arguments)
+        swapped = signature("string", ("string", "string"), lambda chars, text: kernel(text, chars), reads="reversed")
+        return swapped(arguments)
+
+    return resolved
+
+
+def _of_length(kernel: Kernel, *parameters: Parameter, optional: int = 0) -> Callable[[Arguments], Resolved]:
+    """Return the resolution of a function whose integer says how long the text becomes."""
+
+    def resolved(arguments: Arguments) -> Resolved:
+        found = signature("string", parameters, kernel, optional=optional)(arguments)
+        length = arguments.literal(parameters.index("int"))
+        if isinstance(length, int) and length > _MOST_CHARACTERS:
+            raise arguments.refused(f"a length above {_MOST_CHARACTERS}")
+        return found
+
+    return resolved
+
+
+def _mask(arguments: Arguments) -> Resolved:
+    if not 1 <= len(arguments) <= 5 or arguments.types[0] != "string":
+        raise arguments.refused()
+    given = [arguments.literal(k) for k in range(1, len(arguments))]
+    if not all(each is None or (isinstance(each, str) and len(each) == 1 and each <= "\ud7ff") for each in given):
+        raise arguments.refused("a mask that is not one character")
+    types = ("string",) * len(arguments)
+    return Resolved("string", types, lambda text, *_: characters.mask(text, *given), "all")
+
+
+def _ilike(arguments: Arguments) -> Resolved:
+    if len(arguments) not in (2, 3) or set(arguments.types) != {"string"}:
+        raise arguments.refused()
+    pattern = arguments.literal(1)
+    escape = arguments.literal(2) if len(arguments) == 3 else "\\"
+    if pattern is None or not escape or escape.isalpha() or not like_pieces(case.lower_text(pattern), escape):
+        raise arguments.refused("its pattern or escape")
+    lowered = (arguments.literals[0], case.lower_text(pattern), escape)[: len(arguments)]
+    like = resolve(Arguments("like", arguments.types, lowered, arguments.ansi, arguments.written))
+    return Resolved("boolean", like.arguments, lambda text, *others: like.kernel(case.lower(text), *others))
+
+
+_TEXT: tuple[Parameter, ...] = ("string",)
+
+register("upper", "ucase", resolve=signature("string", _TEXT, case.upper))
+register("lower", "lcase", resolve=signature("string", _TEXT, case.lower))
+register("initcap", resolve=signature("string", _TEXT, case.initcap))
+register("concat", resolve=_concat)
+register("concat_ws", resolve=_concat_ws)
+register("trim", resolve=_trim(shapes.trim))
+register("ltrim", resolve=_trim(shapes.ltrim))
+register("rtrim", resolve=_trim(shapes.rtrim))
+register("btrim", resolve=signature("string", _TEXT * 2, shapes.trim, optional=1))
+register("lpad", resolve=_of_length(shapes.lpad, "string", "int", "string", optional=1))
+register("rpad", resolve=_of_length(shapes.rpad, "string", "int", "string", optional=1))
+register("repeat", resolve=_of_length(shapes.repeat, "string", "int"))
+register("space", resolve=_of_length(shapes.space, "int"))
+register("reverse", resolve=signature("string", _TEXT, shapes.reverse))
+register("replace", resolve=signature("string", _TEXT * 3, shapes.replace, optional=1))
+register("translate", resolve=signature("string", _TEXT * 3, shapes.translate))
+register("quote", resolve=signature("string", _TEXT, shapes.quote))
+register("mask", resolve=_mask)
+register("ilike", resolve=_ilike)

@@ -49,16 +49,16 @@ def registered(settings: RegistrySettings, schema_id: int) -> RegisteredSchema |
         SourceSettingError: what answers is no schema registry.
     """
     try:
-        with _opened(settings) as client:
+        with opened(settings) as client:
             found: Schema = client.get_schema(schema_id)
             references: dict[str, str] = {}
             _collect(client, found, references)
     except SchemaRegistryError as error:
         if error.http_status_code == 404 and error.error_code == SCHEMA_NOT_FOUND:
             return None
-        _refuse(settings, f"cannot give schema {schema_id}", error)
+        refuse(settings, f"cannot give schema {schema_id}", error)
     except Exception as error:  # noqa: BLE001 - mapped one by one, what is not known is raised as it is
-        _refuse(settings, f"cannot give schema {schema_id}", error)
+        refuse(settings, f"cannot give schema {schema_id}", error)
     return RegisteredSchema(schema_id, found.schema_type or "AVRO", found.schema_str or "", tuple(references.items()))
 
 
@@ -69,10 +69,10 @@ def schema_types(settings: RegistrySettings) -> list[str]:
         DatabusError: as `registered`.
     """
     try:
-        with _opened(settings) as client:
+        with opened(settings) as client:
             found = client.get_schema_types()
     except Exception as error:  # noqa: BLE001 - as above
-        _refuse(settings, "does not answer", error)
+        refuse(settings, "does not answer", error)
     if not isinstance(found, list):
         raise SourceSettingError(
             f"{settings.conn_id} ({settings.url}): what answers is no schema registry", hint=_HINT_PLACE
@@ -80,7 +80,8 @@ def schema_types(settings: RegistrySettings) -> list[str]:
     return [str(kind) for kind in found]
 
 
-def _opened(settings: RegistrySettings) -> SchemaRegistryClient:
+def opened(settings: RegistrySettings) -> SchemaRegistryClient:
+    """Return a client. Raises SourceSettingError where it refuses the settings."""
     try:
         return SchemaRegistryClient(settings.client_settings())
     except (ValueError, TypeError, OSError) as error:
@@ -102,7 +103,8 @@ def _collect(client: SchemaRegistryClient, schema: Schema, into: dict[str, str])
             into[name] = found.schema_str or ""
 
 
-def _refuse(settings: RegistrySettings, what: str, error: Exception) -> NoReturn:
+def refuse(settings: RegistrySettings, what: str, error: Exception) -> NoReturn:
+    """Raise what a client raised as an error of ours, saying what it was to do."""
     raise _mapped(settings, what, error) from None
 
 

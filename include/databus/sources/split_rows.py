@@ -35,6 +35,10 @@ class SplitRows(ABC):
 
         yield from self._rows(json_form(columns, marks))
 
+    def read_in(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images in a form (see `FormSplit`)."""
+        yield from self._rows(form)
+
     @abstractmethod
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their images in this form."""

@@ -15,10 +15,10 @@ from databus.binlog.decoding.table_batch import LargeValue, TableBatch
 from databus.core.errors.source import DecodeError
 from databus.rows.avro import kernels
 from databus.rows.avro.types import AvroField
-from databus.rows.columns import Bytes, Ints, binary_array, fixed, text
+from databus.rows.columns import Bytes, Ints, binary_array, fixed, text, validity
 from databus.rows.temporal import is_temporal, iso_text
 from databus.rows.variant_columns import column_state
-from databus.rows.variant_kernels import VALUE, State
+from databus.rows.variant_kernels import NULL, VALUE, State
 
 ALONE, IN_UNION = 0, 1
 """Whether a value stands alone, or has the branch of a union with null in front."""
@@ -51,16 +51,16 @@ class ColumnWriter:
         kernel, arguments = self.writing
         kernel(*arguments, self.state, union, cursor, start, stop, out)
 
-    def alone(self) -> pa.BinaryArray:
-        """Return the values one by one, null where there is none."""
+    def written(self, union: int) -> pa.BinaryArray:
+        """Return the values as a column, one by one; alone they are null where there is none."""
         rows = len(self.state)
         sizes = np.zeros(rows, np.int64)
-        self.measure(ALONE, sizes)
+        self.measure(union, sizes)
         where = np.zeros(rows + 1, np.int64)
         np.cumsum(sizes, out=where[1:])
         out = np.empty(int(where[-1]), np.uint8)
-        self.put(ALONE, where[:-1].copy(), 0, rows, out)
-        return binary_array(where.astype(np.int32), out, self.state == VALUE)
+        self.put(union, where[:-1].copy(), 0, rows, out)
+        return binary_array(where.astype(np.int32), out, None if union else self.state == VALUE)
 
 
 def column_writer(batch: TableBatch, column: int, field: AvroField) -> ColumnWriter:
@@ -97,6 +97,22 @@ def column_writer(batch: TableBatch, column: int, field: AvroField) -> ColumnWri
     )
 
 
+def texts(array: pa.Array, union: int = ALONE) -> pa.BinaryArray:
+    """Return a text column as Avro values, one by one; with `union` a null is that of the union."""
+    offsets, data = text(array)
+    return ColumnWriter(
+        _state(array), (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data))
+    ).written(union)
+
+
+def longs(array: pa.Array) -> pa.BinaryArray:
+    """Return a column of integers as Avro values, one by one."""
+    values = fixed(array.cast(pa.int64()), np.int64)
+    return ColumnWriter(_state(array), (kernels.measure_longs, (values,)), (kernels.put_longs, (values,))).written(
+        ALONE
+    )
+
+
 def reference_bytes(value: str | bytes | LargeValue) -> bytes:
     """Return what stands for a value that its Arrow type cannot hold: a text's bytes, base64 of bytes that are no text.
 
@@ -106,6 +122,10 @@ def reference_bytes(value: str | bytes | LargeValue) -> bytes:
     if isinstance(value, LargeValue):
         raise TypeError("a value that was left in the log has to be moved out before its row is written")
     return base64.b64encode(value) if isinstance(value, bytes) else value.encode()
+
+
+def _state(array: pa.Array) -> State:
+    return validity(array).astype(np.int8) + np.int8(NULL)
 
 
 def _with_exceptions(batch: TableBatch, column: int, field: AvroField) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors.source import DecodeError
-from databus.rows.avro.columns import column_writer
+from databus.rows.avro.columns import ALONE, column_writer
 from databus.rows.avro.types import AvroField
 from databus.rows.keys import KeyEncoder, Rows
 
@@ -65,7 +65,7 @@ def avro_key_encoder(batch: TableBatch, fields: tuple[AvroField, ...], head: byt
     return AvroKeyEncoder(
         schema.full_name,
         tuple(field.column for field in fields),
-        tuple(column_writer(batch, number, field).alone() for number, field in zip(chosen, fields, strict=True)),
+        tuple(column_writer(batch, number, field).written(ALONE) for number, field in zip(chosen, fields, strict=True)),
         tuple(sets[:, number][batch.presence] for number in chosen),
         head,
     )

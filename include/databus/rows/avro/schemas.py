@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from databus.rows.avro.types import FLAGS, AvroField, avro_namespace
@@ -52,7 +52,7 @@ def envelope_schema(topic: str, fields: Sequence[AvroField], connector: str) -> 
     )
 
 
-def text_of(schema: dict[str, Any]) -> str:
+def text_of(schema: Mapping[str, Any]) -> str:
     """Return a schema as one JSON text, always the same."""
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 

@@ -40,6 +40,20 @@ ENTRIES: dict[str, ErrorEntry] = {
         exits=(4,),
         retried=True,
     ),
+    "sink_schema_incompatible": ErrorEntry(
+        "A table's definition makes a schema that the registry refuses beside those before it.",
+        "Nothing of the batch was read. Bring the table back, hide the change with a transform, loosen the subject's "
+        "compatibility for a moment, or give the sink another topic.",
+    ),
+    "sink_avro_name": ErrorEntry(
+        "Two columns of a table have one name in Avro, which allows letters, digits and _ alone.",
+        "Rename or drop one of them in the flow's transforms.",
+    ),
+    "sink_needs_direct_lane": ErrorEntry(
+        "A sink's format is written in the direct lane only, and a part of the flow takes Spark's.",
+        "Leave out what the message names, or give the sink format='json'.",
+        exits=(1, 2),
+    ),
     "sink_key_changed": ErrorEntry(
         "A table's new primary key makes other document ids than those in the sink.",
         "Decide with on_key_change, or fill a new index by a flow of another name.",

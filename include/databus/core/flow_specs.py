@@ -304,13 +304,12 @@ class SinkSpec(Spec):
         raise NotImplementedError
 
     @property
-    def direct_only(self) -> str:
-        """Option for which rows must be encoded where they are read, so in the direct lane; "" for none."""
-        return ""
-
-    @property
     def unreserved_with(self) -> str:
         """Option with which the sink keeps no names for itself; "" where there is none."""
+        return ""
+
+    def needs_direct_lane(self) -> str:
+        """Return the option of which only the direct lane writes the rows; "" where there is none."""
         return ""
 
     def reserved_columns(self) -> frozenset[str]:

@@ -36,7 +36,7 @@ class SplitRows(ABC):
         yield from self._rows(json_form(columns, marks))
 
     def read_in(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `read` with their images in a form (see `FormSplit`)."""
+        """Yield the rows of `read` with their images in a form (see `ImageSplit`)."""
         yield from self._rows(form)
 
     @abstractmethod

@@ -101,7 +101,7 @@ class DirectEncoder(Protocol):
 
 
 @runtime_checkable
-class FormEncoder(DirectEncoder, Protocol):
+class ImageEncoder(DirectEncoder, Protocol):
     """A direct encoder that takes images in a form of its own, and not as JSON text."""
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> Any:

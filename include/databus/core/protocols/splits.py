@@ -45,7 +45,7 @@ class DirectSplit(Split, Protocol):
 
 
 @runtime_checkable
-class FormSplit(Split, Protocol):
+class ImageSplit(Split, Protocol):
     """A split that writes its row images in any form it is given."""
 
     def read_in(self, form: Any) -> Iterator[pa.RecordBatch]:

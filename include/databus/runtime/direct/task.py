@@ -12,9 +12,9 @@ from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.sink import SinkSettingError
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.optional_sink import DirectEncoder, FormEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, ImageEncoder
 from databus.core.protocols.sink import SlotWriter
-from databus.core.protocols.splits import DirectSplit, FormSplit
+from databus.core.protocols.splits import DirectSplit, ImageSplit
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
 from databus.runtime.direct.read_ahead import collector_at_rest, overlapped, return_free_memory
@@ -76,7 +76,7 @@ class DirectTask:
             DatabusError: what reading or writing raised.
         """
         mine = self.keeps_held and slot == 0
-        keep_held = mine and not isinstance(self.encoder, FormEncoder)
+        keep_held = mine and not isinstance(self.encoder, ImageEncoder)
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
         encoded = self._encoded(slot, counter)
         ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
@@ -112,13 +112,13 @@ class DirectTask:
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yield the splits' rows with their images in the encoder's form."""
-        if not isinstance(self.encoder, FormEncoder):
+        if not isinstance(self.encoder, ImageEncoder):
             for split in self.splits:
                 yield from split.read_text(self.columns, self.marks)
             return
         form = self.encoder.image_form(self.columns, self.marks)
         for split in self.splits:
-            if not isinstance(split, FormSplit):
+            if not isinstance(split, ImageSplit):
                 raise SinkSettingError(
                     f"sink {self.flow.sinks[self.mine].sink_name}: source {self.flow.source.kind} gives JSON only",
                     hint="Give the sink format='json'.",

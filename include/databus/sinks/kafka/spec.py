@@ -150,10 +150,9 @@ class Kafka(SinkSpec):
 
         return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
-    @property
-    def direct_only(self) -> str:
-        """Option for which rows must be encoded where they are read; "" for none."""
-        return f"format={self.format!r}" if self.format != "json" else ""
+    def needs_direct_lane(self) -> str:
+        """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
+        return f'format="{self.format}"' if self.format != "json" else ""
 
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""

@@ -24,6 +24,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Change the setting that the message names, in the flow or on the server.",
         exits=(1, 2),
     ),
+    "lane_required": ErrorEntry(
+        "A sink writes messages in a form that only the direct lane can write, and the flow's rows go through Spark.",
+        "Take out the transform, check or option that the message names, or choose a form that both lanes write.",
+        exits=(2,),
+    ),
     "sink_backpressure": ErrorEntry(
         "A sink asks for a slower pace.",
         "Nothing: the writer waits and goes on. If it goes on so, give the sink more room.",
@@ -48,11 +53,6 @@ ENTRIES: dict[str, ErrorEntry] = {
     "sink_avro_name": ErrorEntry(
         "Two columns of a table have one name in Avro, which allows letters, digits and _ alone.",
         "Rename or drop one of them in the flow's transforms.",
-    ),
-    "sink_needs_direct_lane": ErrorEntry(
-        "A sink's format is written in the direct lane only, and a part of the flow takes Spark's.",
-        "Leave out what the message names, or give the sink format='json'.",
-        exits=(1, 2),
     ),
     "sink_key_changed": ErrorEntry(
         "A table's new primary key makes other document ids than those in the sink.",

@@ -25,7 +25,7 @@ class AvroEncoder(KafkaEncoder):
     """
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
-        """Return the form in which it takes images; see `FormEncoder`."""
+        """Return the form in which it takes images; see `ImageEncoder`."""
         return avro_form(AvroForm(columns, self._schemas), marks)
 
     def values(self, rows: pa.RecordBatch) -> pa.BinaryArray:

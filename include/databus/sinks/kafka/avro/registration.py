@@ -104,16 +104,20 @@ def require_json(spec: Kafka, raised: type[SinkError] = SinkSettingError, why: s
         SinkError: of that class.
     """
     if spec.format != "json":
-        raise direct_only(spec) if not why else raised(f"sink {spec.sink_name}: records of {spec.direct_only} {why}")
+        raise (
+            direct_only(spec)
+            if not why
+            else raised(f"sink {spec.sink_name}: records of {spec.needs_direct_lane()} {why}")
+        )
 
 
 def direct_only(spec: Kafka) -> SinkSettingError:
     """Return the error of rows that are not encoded where they are read."""
     return SinkSettingError(
-        f"sink {spec.sink_name}: {spec.direct_only} needs the direct lane, and these rows take Spark's",
+        f"sink {spec.sink_name}: {spec.needs_direct_lane()} needs the direct lane, and these rows take Spark's",
         hint="A transform that looks at values, a check of severity fail, lane='spark' or another sink of the flow "
         "keeps Spark's lane: leave it out, or give the sink format='json'.",
-        code="sink_needs_direct_lane",
+        code="lane_required",
     )
 
 

@@ -14,7 +14,7 @@ from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
-from databus.schema_registry.settings import CONN_TYPES
+from databus.schema_registry.settings import CONN_TYPES, RegistrySettings
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -179,7 +179,13 @@ class Kafka(SinkSpec):
         from databus.kafka.client import ClientSettings
         from databus.sinks.kafka.tracing import TopicReader
 
-        return TopicReader(self.sink_name, ClientSettings.of(connections.get(self.conn_id), self.timeout_s))
+        settings = ClientSettings.of(connections.get(self.conn_id), self.timeout_s)
+        if self.format == "json":
+            return TopicReader(self.sink_name, settings)
+        from databus.sinks.kafka.avro.reading import AvroMessages
+
+        messages = AvroMessages(RegistrySettings.of(connections.get(self.registry_conn_id), self.timeout_s))
+        return TopicReader(self.sink_name, settings, messages.decoded)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the Kafka connection, then the schema registry's where there is one."""

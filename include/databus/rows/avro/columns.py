@@ -28,7 +28,7 @@ Kernel = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class ColumnWriter:
+class AvroColumn:
     """Writer of one column of a batch.
 
     Attributes:
@@ -63,7 +63,7 @@ class ColumnWriter:
         return binary_array(where.astype(np.int32), out, None if union else self.state == VALUE)
 
 
-def column_writer(batch: TableBatch, column: int, field: AvroField) -> ColumnWriter:
+def column_writer(batch: TableBatch, column: int, field: AvroField) -> AvroColumn:
     """Return the writer of a column as its field's type.
 
     A text that is no text of its character set is base64, and a value that was moved out is its reference, as in JSON;
@@ -79,18 +79,18 @@ def column_writer(batch: TableBatch, column: int, field: AvroField) -> ColumnWri
         width = kind.bit_width // 8
         values = fixed(array, np.dtype(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}"))
         longs = values.astype(np.int64, copy=False)
-        return ColumnWriter(state, (kernels.measure_longs, (longs,)), (kernels.put_longs, (longs,)))
+        return AvroColumn(state, (kernels.measure_longs, (longs,)), (kernels.put_longs, (longs,)))
     if field.base == "bytes" and not isinstance(field.type, str):
         words = _words(array, field)
         if words is not None:
-            return ColumnWriter(state, (kernels.measure_signed, (words,)), (kernels.put_signed, (words,)))
+            return AvroColumn(state, (kernels.measure_signed, (words,)), (kernels.put_signed, (words,)))
     elif field.base in ("float", "double", "boolean"):
         if (found := _bytes_per_row(array, field.base)) is not None:
             data, width = found
-            return ColumnWriter(state, (kernels.measure_fixed, (width,)), (kernels.put_fixed, (data, width)))
+            return AvroColumn(state, (kernels.measure_fixed, (width,)), (kernels.put_fixed, (data, width)))
     elif _is_text(kind) if field.base == "string" else field.base == "bytes" and _is_binary(kind):
         offsets, data = text(array)
-        return ColumnWriter(state, (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data)))
+        return AvroColumn(state, (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data)))
     raise DecodeError(
         f"column {batch.schema.columns[column].name} of {batch.schema.full_name} has the Arrow type {kind}, and its "
         f"registered Avro type is {field.type}"
@@ -100,17 +100,15 @@ def column_writer(batch: TableBatch, column: int, field: AvroField) -> ColumnWri
 def texts(array: pa.Array, union: int = ALONE) -> pa.BinaryArray:
     """Return a text column as Avro values, one by one; with `union` a null is that of the union."""
     offsets, data = text(array)
-    return ColumnWriter(
-        _state(array), (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data))
-    ).written(union)
+    return AvroColumn(_state(array), (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data))).written(
+        union
+    )
 
 
 def longs(array: pa.Array) -> pa.BinaryArray:
     """Return a column of integers as Avro values, one by one."""
     values = fixed(array.cast(pa.int64()), np.int64)
-    return ColumnWriter(_state(array), (kernels.measure_longs, (values,)), (kernels.put_longs, (values,))).written(
-        ALONE
-    )
+    return AvroColumn(_state(array), (kernels.measure_longs, (values,)), (kernels.put_longs, (values,))).written(ALONE)
 
 
 def reference_bytes(value: str | bytes | LargeValue) -> bytes:

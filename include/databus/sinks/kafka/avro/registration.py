@@ -79,7 +79,7 @@ class Registration:
         return found
 
     def _id(self, subject: str, schema: Mapping[str, Any], table: TableSchema) -> int:
-        from databus.schema_registry.registering import register  # a flow of JSON alone has no client of a registry
+        from databus.schema_registry.client import register  # a flow of JSON alone has no client of a registry
 
         text = text_of(schema)
         known = self._ids.get((subject, text))

@@ -133,6 +133,6 @@ def _as_of_sink(error: DatabusError, subject: str, table: TableSchema) -> SinkEr
         f"table {table.full_name} ({columns}) has an Avro schema that does not go with those before it under subject "
         f"{subject}: {error.message}",
         hint="Nothing of this batch was read or written. Bring the table back; or hide the change from the sink with "
-        f"Cast, RenameColumns or DropColumns; or set the compatibility of {subject} to NONE for as long as the batch "
+        f"RenameColumns or DropColumns; or set the compatibility of {subject} to NONE for as long as the batch "
         "takes, if its consumers can read both; or give the sink another `topic`, whose subjects are new.",
     )

@@ -42,6 +42,7 @@ from databus.core.state.backfill import Aim, Backfill, Boundary, Mode
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, MergedCommits, ReplacedOutputs
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
+from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.state.snapshot import CaptureScope, ChunkFile, PlannedChunks, Snapshot, TableProgress
 from databus.core.stored_form import Form
 from databus.core.tables.hidden_columns import RememberedHidden
@@ -70,7 +71,9 @@ _TABLE = TableProgress("shop.orders", "reading", ("'7'",), 2, 900, 3, 5_000, "id
 SNAPSHOT = Snapshot(
     2, "repair", AT, (_TABLE,), paused=True, finished_at=AT, cancelled=True, mends=(1,), resumed_at=AT, resumed_rows=5
 )
-_SINK = SinkPlan(2, (1, 1), {"orders": 2}, {"orders": "x"}, {"orders": "or$ders"}, ("orders",))
+_SINK = SinkPlan(2, (1, 1), {"orders": 2}, {"orders": "x"}, {"orders": "or$ders"}, ("orders",),
+    {0: RegisteredSchemas("orders", 8, "0f" * 8, 7)},
+)  # fmt: skip
 _PLAN = Plan(
     "kept", "orders", 3, RANGE, {"kafka": _SINK}, "0123456789abcdef", AT, "live", closed_until=TO,
     chunks=PlannedChunks(SNAPSHOT, (ChunkFile("chunk-2-1", "ab" * 32, "shop.orders", 900, 3),)),

@@ -46,6 +46,7 @@ TOGETHER = (
         "tests/integration/test_kafka_spark.py",
         "tests/integration/test_kafka_registry.py",
         "tests/integration/test_kafka_registry_secured.py",
+        "tests/integration/test_kafka_avro.py",
     ),
     (
         "tests/integration/test_sink_search.py",

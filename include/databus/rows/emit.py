@@ -14,7 +14,7 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
+from databus.rows.image_form import FORM_KEY, VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.variant import arrow_schema
@@ -44,6 +44,7 @@ class _Origin:
     prefix: str
     form: ImageForm
     marks: Ints | None
+    keys: KeyEncoder | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def emit(
     rows = _rows(batch, encoder)
     # What a batch without images (all left out by a filter) gives has no after-image to look up.
     marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
-    origin = _Origin(batch, transactions, server, prefix, form, marks)
+    keys = form.keys(batch) if form.keys is not None else None
+    origin = _Origin(batch, transactions, server, prefix, form, marks, keys)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
@@ -119,6 +121,7 @@ def emit_events(
     }
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
+    columns[FORM_KEY] = pa.nulls(n, pa.binary())
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
@@ -179,16 +182,18 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
     batch, n = origin.batch, len(rows.change)
     named = rows.op != _FILTERED
     if encoder is None:
-        key, hashes = pa.nulls(n, pa.binary()), np.zeros(n, np.int32)
+        key = form_key = pa.nulls(n, pa.binary())
+        hashes = np.zeros(n, np.int32)
     else:
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
         key = encoder.keys(rows.after[named], other[named])
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
-        if not named.all():
-            key = key.take(pa.array(np.cumsum(named) - 1, mask=~named))
+        key = _at(key, named)
+        form_key = key if origin.keys is None else _at(origin.keys.keys(rows.after[named], other[named]), named)
     columns = {
+        FORM_KEY: form_key,
         "op": _LETTERS.take(pa.array(rows.op)),
         "database": _constant(batch.schema.database, n),
         "table": _constant(batch.schema.table, n),
@@ -214,6 +219,11 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         rows.part,
     )
     return _assemble(columns, origin.form)
+
+
+def _at(keys: pa.BinaryArray, named: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    """Return the keys of the rows that have one, null for the others."""
+    return keys if named.all() else keys.take(pa.array(np.cumsum(named) - 1, mask=~named))
 
 
 def _absent(batch: TableBatch, after: npt.NDArray[np.int32]) -> pa.ListArray:
@@ -287,4 +297,6 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
     schema = arrow_schema(form.kind)
     if form.marks is not None:
         schema = schema.append(pa.field(MARKS, pa.int64()))
+    if form.keys is not None:
+        schema = schema.append(pa.field(FORM_KEY, pa.binary()))
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -15,12 +15,17 @@ from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
+from databus.rows.keys import KeyEncoder
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
 JSON_CHANGES = 16_384
 """Row changes written together as JSON: some 20 MB of text, so that writer and reader overlap from early on and what
 waits between them stays small."""
+
+
+FORM_KEY = "form_key"
+"""Column of rows whose keys are in a form of their own: the key in that form (binary); `key` stays canonical."""
 
 
 class Images(Protocol):
@@ -46,6 +51,7 @@ class ImageForm:
         nulls: makes a column of so many nulls.
         changes_at_once: row changes that are written together.
         marks: what row checks say of the images; None for flows without.
+        keys: makes the encoder of the keys in the form's own way, for the column `FORM_KEY`; None for none.
     """
 
     kind: pa.DataType
@@ -53,6 +59,7 @@ class ImageForm:
     nulls: Callable[[int], pa.Array]
     changes_at_once: int = MAX_IMAGES
     marks: ImageMarks | None = None
+    keys: Callable[[TableBatch], KeyEncoder | None] | None = None
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)

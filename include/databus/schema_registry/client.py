@@ -1,4 +1,4 @@
-"""Asks a schema registry for schemas by id; what it says otherwise is a named error."""
+"""Asks a schema registry for schemas by id, and registers schemas; what it says otherwise is a named error."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
 from databus.core.errors.root import DatabusError
-from databus.core.errors.source import RegistryAccessError, RegistryUnavailableError, SourceSettingError
+from databus.core.errors.source import (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaRefusedError,
+    SourceSettingError,
+)
 from databus.schema_registry.settings import RegistrySettings
 from databus.tls import fault_of
 
 SCHEMA_NOT_FOUND = 40403
+_INCOMPATIBLE = 409
 _PASSING = (408, 425, 429)
 _HINT_ACCESS = "Check login and password of the connection, and that the user may read schemas."
 _HINT_PLACE = (
@@ -78,6 +84,31 @@ def schema_types(settings: RegistrySettings) -> list[str]:
             f"{settings.conn_id} ({settings.url}): what answers is no schema registry", hint=_HINT_PLACE
         )
     return [str(kind) for kind in found]
+
+
+def register(settings: RegistrySettings, subject: str, kind: str, text: str) -> int:
+    """Return the id of a schema under a subject, which gets it as a new version where it has not got it.
+
+    Args:
+        settings: how to reach the registry.
+        subject: its name.
+        kind: AVRO, JSON or PROTOBUF.
+        text: the schema.
+
+    Raises:
+        SchemaRefusedError: it does not go with the subject's versions, by the compatibility that is set there.
+        DatabusError: as `client.registered`.
+    """
+    try:
+        with _opened(settings) as client:
+            return int(client.register_schema(subject, Schema(text, kind)))
+    except SchemaRegistryError as error:
+        if error.http_status_code == _INCOMPATIBLE:
+            said = settings.redacted(str(error.error_message))
+            raise SchemaRefusedError(f"{settings.conn_id} ({settings.url}): {said}") from None
+        _refuse(settings, f"cannot register a schema under {subject}", error)
+    except Exception as error:  # noqa: BLE001 - mapped one by one, what is not known is raised as it is
+        _refuse(settings, f"cannot register a schema under {subject}", error)
 
 
 def _opened(settings: RegistrySettings) -> SchemaRegistryClient:

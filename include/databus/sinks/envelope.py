@@ -17,7 +17,7 @@ from typing import Any
 
 from databus.core.events import Op
 from databus.core.positions.offsets import BinlogOffset
-from databus.core.state.plan import Plan
+from databus.core.state.plan import Plan, SourcePlan
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 
@@ -37,7 +37,7 @@ def schema(envelope: str) -> dict[str, Any]:
     return found
 
 
-def connector(plan: Plan) -> str:
+def connector(plan: Plan | SourcePlan) -> str:
     """Return `source.connector`: "mysql" or "mariadb" for a binlog, else the offset's kind."""
     end = plan.range.end
     return end.flavor if isinstance(end, BinlogOffset) else end.kind

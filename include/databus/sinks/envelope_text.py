@@ -15,7 +15,7 @@ from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import FLAGS_FIELD, code_version, connector
 
-_SHARED = ["op", "database", "table", "log", "place", "transaction", "ts_ms", "server_id"]
+SHARED = ["op", "database", "table", "log", "place", "transaction", "ts_ms", "server_id"]
 """What all rows of one transaction, table and operation agree in."""
 
 
@@ -28,8 +28,8 @@ def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
         rows: `ROW_COLUMNS` with `before` and `after` as JSON objects.
         plan: names the flow and gives the top-level `ts_ms`.
     """
-    first, of_row = _runs(rows)
-    shared = rows.select(_SHARED).take(first)
+    first, of_row = runs_of(rows)
+    shared = rows.select(SHARED).take(first)
     snapshot = pc.equal(shared["op"], Op.READ.value)
     query = b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"]))
     pieces: list[Piece] = [
@@ -157,7 +157,7 @@ def _flags(flags: pa.ListArray, name: str, *, comma: bool = True) -> list[Piece]
     ]
 
 
-def _runs(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+def runs_of(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:
     """Return the first row of each run of one transaction, table and operation, and each row's run."""
     begins = np.zeros(rows.num_rows, np.bool_)
     begins[:1] = True

@@ -35,6 +35,17 @@ class SplitRows(ABC):
 
         yield from self._rows(json_form(columns, marks))
 
+    def read_in(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images in a form (see `ImageSplit`).
+
+        Args:
+            form: `read` and `read_text` are those of `VARIANT_FORM` and `json_form`.
+
+        Raises:
+            DecodeError, SourceUnavailableError: as `read`.
+        """
+        yield from self._rows(form)
+
     @abstractmethod
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their images in this form."""

@@ -41,6 +41,12 @@ class SinkSettingError(SinkError):
     code = "sink_setting"
 
 
+class SinkSchemaError(SinkSettingError):
+    """A table's schema does not go with those that readers of its output know."""
+
+    code = "sink_schema_incompatible"
+
+
 class SinkKeyChangedError(SinkSettingError):
     """A definition of a table makes other ids than those under which a sink holds its rows.
 

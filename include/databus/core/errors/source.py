@@ -86,6 +86,12 @@ class RegistryAccessError(SourceAccessError):
     code = "registry_access_denied"
 
 
+class SchemaRefusedError(SourceError):
+    """The schema registry refuses a schema: it does not go with those that its subject has."""
+
+    code = "registry_schema_refused"
+
+
 class SourceSettingError(SourceError):
     """A setting of the source server makes exact capture impossible."""
 

@@ -101,6 +101,15 @@ class DirectEncoder(Protocol):
 
 
 @runtime_checkable
+class ImageEncoder(DirectEncoder, Protocol):
+    """A direct encoder that takes images in a form of its own, and not as JSON text."""
+
+    def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> Any:
+        """Return the `ImageForm`; see `DirectSplit.read_text` for the arguments."""
+        ...
+
+
+@runtime_checkable
 class RawRecordEncoder(Protocol):
     """A picklable encoder of raw records."""
 

@@ -45,6 +45,19 @@ class DirectSplit(Split, Protocol):
 
 
 @runtime_checkable
+class ImageSplit(Split, Protocol):
+    """A split that writes its row images in any form it is given."""
+
+    def read_in(self, form: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read`, the same at every call, with `before` and `after` in a form.
+
+        Args:
+            form: `ImageForm`.
+        """
+        ...
+
+
+@runtime_checkable
 class RawRecordSplit(Protocol):
     """Split whose raw records can be handed on as they are, without becoming rows."""
 

@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
+from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.state.snapshot import ChunkFile, PlannedChunks
 from databus.core.stored_form import VERSION, Form, canonical_json
 from databus.core.tables.schemas import MovedColumns, RenamedTable, TableChange, TableSchema
 from databus.core.tables.unlogged import UnloggedChange
 
-SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", "schemas", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode", "closed_until", "chunks")
 
 
@@ -113,6 +114,7 @@ class SinkPlan:
         names: output → exact name, for outputs in whose names characters were replaced; no part of the hash either.
         first: outputs that had never held anything when the batch was planned, where the sink asks for that; each
             attempt of the plan takes them for new, whatever an earlier one has written.
+        schemas: schema_id of a table → the registered schemas of its records, for sinks whose format has a registry.
     """
 
     slots: int = 1
@@ -121,6 +123,7 @@ class SinkPlan:
     ids: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     first: tuple[str, ...] = ()
+    schemas: Mapping[int, RegisteredSchemas] = field(default_factory=dict)
 
     def following(self, known: Sequence[int], committed: int) -> SinkPlan:
         """Return it with what the markers must hold.
@@ -161,6 +164,7 @@ class SinkPlan:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         known = {"ids": dict(self.ids), "names": dict(self.names), "first": list(self.first)}
+        known["schemas"] = {str(number): found.to_json() for number, found in sorted(self.schemas.items())}
         return SINK_PLAN.write(
             {
                 "slots": self.slots,
@@ -175,7 +179,8 @@ class SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
         known = dict(data.get("ids", {})), dict(data.get("names", {})), tuple(data.get("first", ()))
-        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), *known)
+        schemas = {int(number): RegisteredSchemas(**found) for number, found in data.get("schemas", {}).items()}
+        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), *known, schemas)
 
 
 @dataclass(frozen=True)

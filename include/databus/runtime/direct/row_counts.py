@@ -158,6 +158,12 @@ class RowCounter:
                 violated = int(np.count_nonzero(here & (marks >> bit & 1 != 0)))
                 self.observed.read[f"{number}_violates_{bit}"] += violated
 
+    @property
+    def quarantined(self) -> bool:
+        """Return whether a check holds back any row that was read."""
+        read = self.observed.read
+        return any(read[f"{number}_{RowState.QUARANTINED}"] for number in self._numbers.values())
+
     def give(self, rows: pa.RecordBatch) -> None:
         """Count rows that go to the writer."""
         self.observed.given += rows.num_rows

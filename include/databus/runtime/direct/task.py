@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.errors.sink import SinkSettingError
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.optional_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, ImageEncoder
 from databus.core.protocols.sink import SlotWriter
-from databus.core.protocols.splits import DirectSplit
+from databus.core.protocols.splits import DirectSplit, ImageSplit
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
 from databus.runtime.direct.read_ahead import collector_at_rest, overlapped, return_free_memory
@@ -74,7 +75,8 @@ class DirectTask:
         Raises:
             DatabusError: what reading or writing raised.
         """
-        keep_held = self.keeps_held and slot == 0
+        mine = self.keeps_held and slot == 0
+        keep_held = mine and not isinstance(self.encoder, ImageEncoder)
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
         encoded = self._encoded(slot, counter)
         ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
@@ -82,6 +84,8 @@ class DirectTask:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)
+        if mine and not keep_held and counter.quarantined:
+            counter.observed.held = self._held()
         if self.planned.rows > _ROWS_BETWEEN_TRIMS:
             return_free_memory()
         return receipt, counter.observed
@@ -93,7 +97,7 @@ class DirectTask:
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
-        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
+        for rows in in_order(self._read()):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:
                 return_free_memory()
@@ -105,6 +109,29 @@ class DirectTask:
                 if encoded.num_rows:
                     counter.give(encoded)
                     yield encoded
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the splits' rows with their images in the encoder's form."""
+        if not isinstance(self.encoder, ImageEncoder):
+            for split in self.splits:
+                yield from split.read_text(self.columns, self.marks)
+            return
+        form = self.encoder.image_form(self.columns, self.marks)
+        for split in self.splits:
+            if not isinstance(split, ImageSplit):
+                raise SinkSettingError(
+                    f"sink {self.flow.sinks[self.mine].sink_name}: source {self.flow.source.kind} gives JSON only",
+                    hint="Give the sink format='json'.",
+                )
+            yield from split.read_in(form)
+
+    def _held(self) -> list[RejectedRow]:
+        """Return the rows that checks hold back, read once more as JSON text."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=True, passed=self.passed)
+        for split in self.splits:
+            for rows in split.read_text(self.columns, self.marks):
+                counter.take(rows)
+        return counter.observed.held
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

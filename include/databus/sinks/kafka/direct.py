@@ -47,18 +47,26 @@ class KafkaEncoder:
             chosen = pa.array(np.flatnonzero(mine))
             rows = rows.take(chosen)
             of_row, partition, known, owner = of_row[mine], partition[mine], known[mine], owner[mine]
-        debezium = self.spec.envelope == "debezium"
         deleted = pc.and_(pc.equal(rows["op"], Op.DELETE.value), pc.is_valid(rows["key"]))
         made = {
             "topic": pa.array(topics, pa.string()).take(pa.array(of_row)),
             "partition": pa.array(partition, pa.int32(), mask=~known),
             "slot": pa.array(owner),
-            "value": envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows),
+            "value": self.values(rows),
             "tombstone": deleted if self.spec.tombstones else pa.repeat(pa.scalar(False), rows.num_rows),
         }
-        return pa.RecordBatch.from_arrays(
-            [made[name] if name in made else rows[name] for name in COLUMNS], names=list(COLUMNS)
-        )
+        made |= self.keys(rows)
+        names = [*COLUMNS, *(name for name in made if name not in COLUMNS)]
+        return pa.RecordBatch.from_arrays([made[name] if name in made else rows[name] for name in names], names=names)
+
+    def values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+        """Return the records' values."""
+        debezium = self.spec.envelope == "debezium"
+        return envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows)
+
+    def keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return the records' keys as the column `key`, and more columns that belong to them."""
+        return {"key": rows["key"]}
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the distinct topics, and for each row which of them is its own."""

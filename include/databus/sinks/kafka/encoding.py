@@ -17,6 +17,9 @@ COLUMNS = ("topic", "partition", "slot", "key", "value", "tombstone", *_AS_READ)
 """Columns of the encoded rows: topic string, partition int (NULL for a topic outside the plan), slot int, key and value
 binary, tombstone boolean (a record without a value follows), the others as in `ROW_COLUMNS`."""
 
+CANONICAL_KEY = "canonical_key"
+"""Column beside them where keys are no JSON: the canonical keys, by which the quarantine knows rows."""
+
 
 def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:
     """Return the DataFrame with `COLUMNS`; only `pyspark.sql.functions` is used (classic and Connect)."""

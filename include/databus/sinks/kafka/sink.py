@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
-from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkUnavailableError
+from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkUnavailableError, ValidationRefusedError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
@@ -26,8 +26,10 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.sink_markers import SlotMark
 from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings, LastError
+from databus.schema_registry.settings import registry_findings
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.amendment_effect import effect_of
+from databus.sinks.kafka.avro.registration import Registration, require_json
 from databus.sinks.kafka.claim_register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
@@ -51,12 +53,13 @@ _MARKER_PARTITIONS = 16
 class KafkaSink:
     """An open Kafka sink; used by one thread of the control process."""
 
-    def __init__(self, spec: Kafka, connection: Connection, context: FlowContext):
+    def __init__(self, spec: Kafka, connection: Connection, context: FlowContext, registry: Connection | None = None):
         self.spec = spec
         self.context = context
         self.settings = ClientSettings.of(connection, spec.timeout_s)
         self.key = MarkerKey(context.settings.installation, context.flow, spec.sink_name)
         self.topics = Topics(self.settings)
+        self._registration = None if registry is None else Registration(registry, spec)
         self._seen = LastError()
         self._markers: Consumer | None = None
 
@@ -70,11 +73,15 @@ class KafkaSink:
         rows = {Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ}
         if self.spec.envelope == "debezium":
             rows |= {Op.TRUNCATE, Op.DDL} if self.spec.ddl else {Op.TRUNCATE}
+        if self._registration is not None:
+            rows -= {Op.TRUNCATE}  # it names a table and not its columns: nothing says which schema it has
         return frozenset(op.value for op in rows)
 
     def preflight(self) -> Sequence[Finding]:
         """Probe reachability, rights, the topic, transactions and retention; changes nothing."""
-        return probe(self.spec, self.context.flow, self.topics)
+        registry = None if self._registration is None else self._registration.settings
+        formats = (self.spec.format,)
+        return [*probe(self.spec, self.context.flow, self.topics), *registry_findings(registry, formats)]
 
     def judge(self, outputs: Sequence[tuple[TableSchema, str]]) -> Sequence[Finding]:
         """Name tables without a key whose topic is compacted; see `JudgingSink`."""
@@ -100,23 +107,27 @@ class KafkaSink:
 
     def prepare_known(
         self,
-        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        plan: SourcePlan,
         outputs: Sequence[tuple[TableSchema, str]],
         known: KnownOutputs,
     ) -> SinkPlan:
         """Do what `prepare` does, and pin the topics' ids; known topics are never made again.
 
+        A format with a registry has its schemas registered before anything is made.
+
         Raises:
             SinkOutputChangedError: a known topic was deleted; nothing was made.
+            SinkSchemaError: a table's schema does not go with those registered before it; nothing was made.
             SinkError: see `prepare`.
         """
         names = topics_of(self.spec.topic, outputs, self.context.flow, known)
+        schemas = {} if self._registration is None else self._registration.register(plan, outputs, self.context.flow)
         there = self._still_there(names, known)
         made = [self.new_topic(topic) for topic in names if topic not in there]
         partitions = self.topics.ensure([*made, *([self._marker_topic()] if self.marked else ())])
         if self.marked and partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
-        return replace(self._pinned({**there, **partitions}, known), names=replaced(names))
+        return replace(self._pinned({**there, **partitions}, known), names=replaced(names), schemas=schemas)
 
     def make_unplanned(self, plan: Plan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> None:
         """Make missing topics of statements, whose records have no key and need no partition count, beside a plan.
@@ -161,11 +172,20 @@ class KafkaSink:
         return not any(ends.values())
 
     def encode(self, rows: Any, plan: Plan) -> Any:
-        """Return the DataFrame of `encoding.COLUMNS`."""
+        """Return the DataFrame of `encoding.COLUMNS`.
+
+        Raises:
+            SinkSettingError: the format is written in the direct lane only.
+        """
+        require_json(self.spec)
         return encode(rows, self.spec, plan)
 
     def encoder(self, plan: Plan) -> DirectEncoder:
         """Return the encoder of the direct lane; it gives the same columns."""
+        if self._registration is not None:
+            from databus.sinks.kafka.avro.encoder import AvroEncoder
+
+            return AvroEncoder(self.spec, plan)
         from databus.sinks.kafka.direct import KafkaEncoder  # looking at records needs no kernels
 
         return KafkaEncoder(self.spec, plan)
@@ -292,6 +312,7 @@ class KafkaSink:
 
     def held(self, outputs: Sequence[str]) -> SinkState:
         """Open the state of topics, which must keep the last record of each key; see `ValidatedSink`."""
+        require_json(self.spec, ValidationRefusedError, "cannot be compared with tables")
         from databus.sinks.kafka.held_rows import require_state
         from databus.sinks.kafka.held_topics import HeldTopics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,7 @@ from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
+from databus.schema_registry.settings import CONN_TYPES, RegistrySettings
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -40,6 +41,12 @@ class Kafka(SinkSpec):
         envelope: "debezium" (default: before, after, source, op, ts_ms, transaction) or "row" (the columns of the row
             plus __op, __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is
             refused).
+        format: "json" (default) or "avro": keys and values in Confluent's wire format, with schemas that are made from
+            the tables and registered under TOPIC-key and TOPIC-value when a batch is planned. Needs `registry_conn_id`,
+            envelope "debezium" and the direct lane (docs/reference/messages.md); TRUNCATE is not written then.
+        registry_conn_id: connection of the schema registry, of type http or schema_registry: address, login, password,
+            and settings of its client in the extra, e.g. "schema_registry_default". Comes with the extra "registry";
+            default "", none.
         partitions: number of partitions of a topic that this sink creates, e.g. 4; default 1. An existing topic keeps
             its own.
         replication_factor: of a topic that this sink creates, e.g. 3; default -1, the broker's default.
@@ -76,6 +83,8 @@ class Kafka(SinkSpec):
     conn_id: str
     topic: str = "cdc.{route}"
     envelope: Literal["debezium", "row"] = "debezium"
+    format: Literal["json", "avro"] = "json"
+    registry_conn_id: str = ""
     partitions: int = Field(1, ge=1)
     replication_factor: int = Field(-1, ge=-1)
     topic_config: Mapping[str, str] = Field(default_factory=dict)
@@ -113,6 +122,18 @@ class Kafka(SinkSpec):
         return self
 
     @model_validator(mode="after")
+    def _registry_is_known(self) -> Kafka:
+        if (self.format == "json") == bool(self.registry_conn_id):
+            raise ValueError(
+                "registry_conn_id is of no use with format='json'"
+                if self.registry_conn_id
+                else f"format={self.format!r} needs registry_conn_id, the connection of the schema registry"
+            )
+        if self.format != "json" and (self.envelope != "debezium" or self.ddl):
+            raise ValueError(f"format={self.format!r} has envelope='debezium' only, and no schema changes (ddl)")
+        return self
+
+    @model_validator(mode="after")
     def _profile_makes_sense(self) -> Kafka:
         if self.profile != "exactly_once" and "chunk_rows" in self.model_fields_set:
             raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
@@ -129,6 +150,17 @@ class Kafka(SinkSpec):
 
         return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
+    def needs_direct_lane(self) -> str:
+        """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
+        return f'format="{self.format}"' if self.format != "json" else ""
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""
+        found = super().stored()
+        if self.format == "json":
+            del found["format"], found["registry_conn_id"]
+        return found
+
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - a topic's age changes nothing
         """Return whether a record that is too large stops a batch."""
         return self.on_reject == "fail"
@@ -138,7 +170,8 @@ class Kafka(SinkSpec):
         require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.sinks.kafka.sink import KafkaSink
 
-        return KafkaSink(self, connections.get(self.conn_id), context)
+        registry = connections.get(self.registry_conn_id) if self.registry_conn_id else None
+        return KafkaSink(self, connections.get(self.conn_id), context, registry)
 
     def tracing(self, connections: ConnectionSource) -> TopicReader:
         """Return what reads single records."""
@@ -146,15 +179,22 @@ class Kafka(SinkSpec):
         from databus.kafka.client import ClientSettings
         from databus.sinks.kafka.tracing import TopicReader
 
-        return TopicReader(self.sink_name, ClientSettings.of(connections.get(self.conn_id), self.timeout_s))
+        settings = ClientSettings.of(connections.get(self.conn_id), self.timeout_s)
+        if self.format == "json":
+            return TopicReader(self.sink_name, settings)
+        from databus.sinks.kafka.avro.reading import AvroMessages
+
+        messages = AvroMessages(RegistrySettings.of(connections.get(self.registry_conn_id), self.timeout_s))
+        return TopicReader(self.sink_name, settings, messages.decoded)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return the Kafka connection."""
-        return ((self.conn_id, "kafka"),)
+        """Return the Kafka connection, then the schema registry's where there is one."""
+        registry = ((self.registry_conn_id, CONN_TYPES),) if self.registry_conn_id else ()
+        return ((self.conn_id, "kafka"), *registry)
 
     def extras(self) -> tuple[str, ...]:
-        """Return the client's."""
-        return ("kafka",)
+        """Return the client's, and the schema registry's where the format has one."""
+        return ("kafka", "registry") if self.registry_conn_id else ("kafka",)
 
     def datasets(self) -> tuple[str, ...]:
         """Return the topic template."""

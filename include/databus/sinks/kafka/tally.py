@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.refusals import stopped
 from databus.core.errors.sink import RecordRejectedError, SinkSettingError
+from databus.sinks.kafka.encoding import CANONICAL_KEY
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
 
 _MANY_ROWS = 10_000
@@ -179,13 +182,20 @@ class MessageTally:
                 RejectedRow(
                     event_id=row["event_id"],
                     table=f"{row['database']}.{row['table']}",
-                    key=None if row["key"] is None else row["key"].decode(),
+                    key=None if row["key"] is None else row.get(CANONICAL_KEY, row["key"]).decode(),
                     cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self.limit(row['topic'])}",
                     stage=self.sink,
                     position=f"{row['log']}:{row['place']}",
-                    payload=(row["value"] or b"").decode(),
+                    payload=_shown(row["value"] or b""),
                 )
             )
+
+
+def _shown(value: bytes) -> str:
+    """Return a value as text; one that is no JSON, as JSON of its bytes in base64."""
+    if value[:1] != b"\0":
+        return value.decode()
+    return json.dumps({"format": "avro", "base64": base64.b64encode(value).decode("ascii")})
 
 
 def too_large(rows: Sequence[RejectedRow], place: str) -> RecordRejectedError:

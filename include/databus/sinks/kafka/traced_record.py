@@ -32,7 +32,16 @@ def sighting_of(message: Message, sink: str, site: str) -> Sighting:
     place = f"{message.topic()}:{message.partition()}:{message.offset()}"
     seen_at = at_ms if kind else None
     tombstone = message.value() is None
-    return Sighting(sink, "record", place, change, seen_at, tombstone=tombstone, site=site, content=_content(message))
+    return Sighting(
+        sink,
+        "record",
+        place,
+        change,
+        seen_at,
+        tombstone=tombstone,
+        site=site,
+        content=_content(getattr(message, "raw", message)),
+    )
 
 
 def text_of(value: str | bytes | None) -> str:

@@ -7,7 +7,7 @@ over offsets, where the envelope has file and position; what is left is read and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -44,10 +44,13 @@ class TopicReader:
     Args:
         sink: sink name.
         settings: how to reach the cluster.
+        decoded: gives a message with key and value as JSON, where they are in another format; None where they are not.
     """
 
-    def __init__(self, sink: str, settings: ClientSettings) -> None:
-        self._sink, self._settings, self._seen = sink, settings, LastError()
+    def __init__(
+        self, sink: str, settings: ClientSettings, decoded: Callable[[Message], Message] | None = None
+    ) -> None:
+        self._sink, self._settings, self._seen, self._decoded = sink, settings, LastError(), decoded
         self._opened: Consumer | None = None
 
     def close(self) -> None:
@@ -251,7 +254,7 @@ class TopicReader:
                     raise sink_error(self._settings, f"read {topic}[{partition}]", error, self._seen)
                 if _offset(message) > last:
                     return
-                yield message
+                yield message if self._decoded is None else self._decoded(message)
                 given += 1
                 if _offset(message) == last or given == most:
                     return

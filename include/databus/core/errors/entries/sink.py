@@ -24,6 +24,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Change the setting that the message names, in the flow or on the server.",
         exits=(1, 2),
     ),
+    "lane_required": ErrorEntry(
+        "A sink writes messages in a form that only the direct lane can write, and the flow's rows go through Spark.",
+        "Take out the transform, check or option that the message names, or choose a form that both lanes write.",
+        exits=(1, 2),
+    ),
     "sink_backpressure": ErrorEntry(
         "A sink asks for a slower pace.",
         "Nothing: the writer waits and goes on. If it goes on so, give the sink more room.",
@@ -39,6 +44,15 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Abort it with kafka-transactions.sh, as the hint says.",
         exits=(4,),
         retried=True,
+    ),
+    "sink_schema_incompatible": ErrorEntry(
+        "A table's definition makes a schema that the registry refuses beside those before it.",
+        "Nothing of the batch was read. Bring the table back, hide the change with a transform, loosen the subject's "
+        "compatibility for a moment, or give the sink another topic.",
+    ),
+    "sink_avro_name": ErrorEntry(
+        "Two columns of a table have one name in Avro, which allows letters, digits and _ alone.",
+        "Rename or drop one of them in the flow's transforms.",
     ),
     "sink_key_changed": ErrorEntry(
         "A table's new primary key makes other document ids than those in the sink.",

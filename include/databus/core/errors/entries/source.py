@@ -189,6 +189,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "The schema registry refused the credentials.",
         "Correct login and password of its connection.",
     ),
+    "registry_schema_refused": ErrorEntry(
+        "The schema registry refuses a schema: it does not go with those that its subject has.",
+        "A sink says it as `sink_schema_incompatible`, with the ways out.",
+    ),
     "registry_format": ErrorEntry(
         "The registry does not know a format that the flow reads.",
         "Use a registry that does, or another format of the topic.",

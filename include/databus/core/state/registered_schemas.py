@@ -1,0 +1,27 @@
+"""Registered schemas that a plan pins: what the records of a table say is their schema."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RegisteredSchemas:
+    """Registered schemas of one table's records.
+
+    Attributes:
+        topic: the topic whose subjects they are registered under.
+        value: id of the value's schema in the registry.
+        form: fingerprint of the columns that they describe; a task that finds others stops.
+        key: id of the key's schema, 0 for a table without a key.
+    """
+
+    topic: str
+    value: int
+    form: str
+    key: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""Kafka records in Avro: schemas registered when a batch is planned, envelopes written from row batches."""

@@ -1,0 +1,138 @@
+"""Registration of a batch's schemas: before a row is read, so that an incompatible table stops with nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from databus.core.connections import Connection
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkAccessError, SinkError, SinkSchemaError, SinkSettingError, SinkUnavailableError
+from databus.core.errors.source import (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaRefusedError,
+    SourceSettingError,
+)
+from databus.core.state.plan import SourcePlan
+from databus.core.state.registered_schemas import RegisteredSchemas
+from databus.core.tables.schemas import TableSchema
+from databus.rows.avro.schemas import envelope_schema, key_schema, text_of
+from databus.rows.avro.shapes import shape_of
+from databus.schema_registry.settings import RegistrySettings
+from databus.sinks.envelope import connector
+from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.topics.names import topic_of
+
+
+class Registration:
+    """Registers schemas under a topic's subjects, `TOPIC-key` and `TOPIC-value`; asks for each schema once.
+
+    Registering is idempotent: a schema that a subject has keeps its id, so that a run which died between this and its
+    plan does no harm.
+
+    Args:
+        connection: the registry's connection.
+        spec: the sink.
+
+    Raises:
+        SinkSettingError: the connection names no registry.
+    """
+
+    def __init__(self, connection: Connection, spec: Kafka):
+        try:
+            self.settings = RegistrySettings.of(connection, spec.timeout_s)
+        except SourceSettingError as error:
+            raise SinkSettingError(error.message, hint=error.hint) from error
+        self._spec = spec
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def register(
+        self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], flow: str
+    ) -> dict[int, RegisteredSchemas]:
+        """Return schema_id → what is registered for the records of its table, in the order of the log.
+
+        Args:
+            plan: the range, with the tables as the source reads them.
+            outputs: (the table as the transforms leave it, route) of those that the sink takes.
+            flow: flow name.
+
+        Raises:
+            SinkSchemaError: the registry refuses a schema that does not go with those of the subject before it.
+            SinkSettingError: two columns have one name in Avro; what answers is no registry; a transform does not say
+                which columns it leaves.
+            SinkUnavailableError, SinkAccessError: it does not answer; it refuses the login.
+        """
+        of_source = {table.schema_id: table for table in plan.tables}
+        found: dict[int, RegisteredSchemas] = {}
+        for written, route in sorted(outputs, key=lambda output: output[0].schema_id):
+            table = of_source.get(written.schema_id)
+            if table is None:  # of a statement
+                continue
+            if table.columns and not written.columns:
+                raise direct_only(self._spec)
+            topic = topic_of(self._spec.topic, written, route, flow)
+            shape = shape_of(table, written.columns, range(len(written.columns)))
+            value = envelope_schema(topic, [field for _, field in shape.chosen], connector(plan))
+            key = self._id(f"{topic}-key", key_schema(topic, shape.key), table) if shape.key else 0
+            found[table.schema_id] = RegisteredSchemas(topic, self._id(f"{topic}-value", value, table), shape.form, key)
+        return found
+
+    def _id(self, subject: str, schema: Mapping[str, Any], table: TableSchema) -> int:
+        from databus.schema_registry.client import register  # a flow of JSON alone has no client of a registry
+
+        text = text_of(schema)
+        known = self._ids.get((subject, text))
+        if known is None:
+            try:
+                known = register(self.settings, subject, "AVRO", text)
+            except DatabusError as error:
+                raise _as_of_sink(error, subject, table) from error
+            self._ids[subject, text] = known
+        return known
+
+
+def require_json(spec: Kafka, raised: type[SinkError] = SinkSettingError, why: str = "") -> None:
+    """Refuse a format with a registry.
+
+    Args:
+        spec: the sink.
+        raised: the error.
+        why: what is not done for it; by default that it needs the direct lane.
+
+    Raises:
+        SinkError: of that class.
+    """
+    if spec.format != "json":
+        raise (
+            direct_only(spec)
+            if not why
+            else raised(f"sink {spec.sink_name}: records of {spec.needs_direct_lane()} {why}")
+        )
+
+
+def direct_only(spec: Kafka) -> SinkSettingError:
+    """Return the error of rows that are not encoded where they are read."""
+    return SinkSettingError(
+        f"sink {spec.sink_name}: {spec.needs_direct_lane()} needs the direct lane, and these rows take Spark's",
+        hint="A transform that looks at values, a check of severity fail, lane='spark' or another sink of the flow "
+        "keeps Spark's lane: leave it out, or give the sink format='json'.",
+        code="lane_required",
+    )
+
+
+def _as_of_sink(error: DatabusError, subject: str, table: TableSchema) -> SinkError:
+    if isinstance(error, RegistryUnavailableError):
+        return SinkUnavailableError(error.message, hint=error.hint)
+    if isinstance(error, RegistryAccessError):
+        return SinkAccessError(error.message, hint=error.hint)
+    if not isinstance(error, SchemaRefusedError):
+        return SinkSettingError(error.message, hint=error.hint)
+    columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
+    return SinkSchemaError(
+        f"table {table.full_name} ({columns}) has an Avro schema that does not go with those before it under subject "
+        f"{subject}: {error.message}",
+        hint="Nothing of this batch was read or written. Bring the table back; or hide the change from the sink with "
+        f"RenameColumns or DropColumns; or set the compatibility of {subject} to NONE for as long as the batch "
+        "takes, if its consumers can read both; or give the sink another `topic`, whose subjects are new.",
+    )

@@ -308,6 +308,10 @@ class SinkSpec(Spec):
         """Option with which the sink keeps no names for itself; "" where there is none."""
         return ""
 
+    def needs_direct_lane(self) -> str:
+        """Return the option of which only the direct lane writes the rows; "" where there is none."""
+        return ""
+
     def reserved_columns(self) -> frozenset[str]:
         """Return names that the sink keeps for itself, so that no column of a row may have them."""
         return frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
+from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.variant import arrow_schema
@@ -44,6 +44,8 @@ class _Origin:
     prefix: str
     form: ImageForm
     marks: Ints | None
+    keys: KeyEncoder | None
+    plain: Images | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def emit(
     rows = _rows(batch, encoder)
     # What a batch without images (all left out by a filter) gives has no after-image to look up.
     marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
-    origin = _Origin(batch, transactions, server, prefix, form, marks)
+    keys = None if form.values is None else key_encoder(batch, form.values.key_literals)
+    plain = None if form.plain is None else form.plain(batch)
+    origin = _Origin(batch, transactions, server, prefix, form, marks, keys, plain)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
@@ -119,6 +123,7 @@ def emit_events(
     }
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
+    columns |= {field.name: pa.nulls(n, field.type) for field in _form_fields(form)}
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
@@ -177,6 +182,7 @@ def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
 
 def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, rows: _Rows) -> pa.RecordBatch:
     batch, n = origin.batch, len(rows.change)
+    form_key = pa.nulls(n, pa.binary())
     named = rows.op != _FILTERED
     if encoder is None:
         key, hashes = pa.nulls(n, pa.binary()), np.zeros(n, np.int32)
@@ -184,10 +190,11 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
         key = encoder.keys(rows.after[named], other[named])
+        if origin.keys is not None:
+            form_key = _at(origin.keys.keys(rows.after[named], other[named]), named)
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
-        if not named.all():
-            key = key.take(pa.array(np.cumsum(named) - 1, mask=~named))
+        key = _at(key, named)
     columns = {
         "op": _LETTERS.take(pa.array(rows.op)),
         "database": _constant(batch.schema.database, n),
@@ -198,13 +205,17 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "before": _taken(images, rows.before, origin.form),
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
-        "flags": row_flags(batch, rows.before, rows.after),
+        "flags": row_flags(batch, rows.before, rows.after, _more_flags(origin)),
         "absent": _absent(batch, np.where(named, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
     if origin.marks is not None and origin.form.marks is not None:
         gone = origin.marks[rows.before] & origin.form.marks.of_deletes(batch.schema.schema_id)
         columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
+    if origin.form.values is not None:
+        columns[FORM_KEY] = form_key
+    if origin.plain is not None:
+        columns |= {name: _taken(origin.plain, getattr(rows, of), origin.form) for name, of in PLAIN.items()}
     place = rows.change
     columns |= _provenance(
         origin.transactions,
@@ -214,6 +225,21 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         rows.part,
     )
     return _assemble(columns, origin.form)
+
+
+def _at(keys: pa.BinaryArray, named: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    """Return the keys of the rows that have one, null for the others."""
+    return keys if named.all() else keys.take(pa.array(np.cumsum(named) - 1, mask=~named))
+
+
+def _more_flags(origin: _Origin) -> Mapping[int, Mapping[int, str]]:
+    values = origin.form.values
+    return {} if values is None else values.flags(origin.batch)
+
+
+def _form_fields(form: ImageForm) -> list[pa.Field]:
+    names = [] if form.values is None else [FORM_KEY]
+    return [pa.field(name, pa.binary()) for name in [*names, *([] if form.plain is None else PLAIN)]]
 
 
 def _absent(batch: TableBatch, after: npt.NDArray[np.int32]) -> pa.ListArray:
@@ -287,4 +313,6 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
     schema = arrow_schema(form.kind)
     if form.marks is not None:
         schema = schema.append(pa.field(MARKS, pa.int64()))
+    for field in _form_fields(form):
+        schema = schema.append(field)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -25,6 +25,7 @@ from databus.core.state.plan import LostRange, Plan, SinkPlan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks
 from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
+from databus.runtime.direct.required import require_lane
 from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
@@ -262,6 +263,7 @@ def _new_plan(
 ) -> Plan:
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
+    require_lane(session.flow, proposed)
     tables = written_tables(session.flow, proposed.tables)
     for name in session.sinks:
         with naming(name):

@@ -29,6 +29,7 @@ from databus.ops.health.packages import missing_beside
 from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
+from databus.runtime.direct.required import lane_findings
 from databus.runtime.gap_notes import note_purged
 from databus.runtime.routing import outputs_of
 from databus.runtime.sink_outage.probe import AWAY
@@ -80,7 +81,7 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     parts = {spec.sink_name for spec in flow.sinks}
     removed = [_removed(flow, services, name) for name in behind if name not in parts]
     unpacked = missing_beside(flow, services.settings)
-    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed, *unpacked]
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed, *unpacked, *lane_findings(flow)]
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:

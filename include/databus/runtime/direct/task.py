@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.optional_sink import DirectEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, FormEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
@@ -91,9 +91,15 @@ class DirectTask:
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
         return sum(rows.num_rows for rows in self._encoded(slot, counter))
 
+    def _read(self, split: DirectSplit) -> Iterator[pa.RecordBatch]:
+        values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
+        if values is None:
+            return split.read_text(self.columns, self.marks)
+        return split.read_text(self.columns, self.marks, values=values)
+
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
-        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
+        for rows in in_order(batch for split in self.splits for batch in self._read(split)):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:
                 return_free_memory()

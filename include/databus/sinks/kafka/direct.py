@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,10 @@ import pyarrow.compute as pc
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.tables.schemas import TableSchema
+from databus.formats.row_runs import MessageFacts, MessageFormat
+from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
+from databus.sinks.envelope import code_version, connector
 from databus.sinks.kafka.encoding import COLUMNS
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
@@ -27,10 +31,21 @@ class KafkaEncoder:
     Attributes:
         spec: the sink as the flow wrote it down.
         plan: pins slots and partition counts.
+        format: format of the messages; None for the two that Spark's lane writes as well.
     """
 
     spec: Kafka
     plan: Plan
+    format: MessageFormat | None = None
+
+    @property
+    def values(self) -> ValueForm | None:
+        """Form of values in which it takes rows; None for the usual one."""
+        return None if self.format is None else self.format.values
+
+    def of_tables(self, tables: Sequence[TableSchema]) -> KafkaEncoder:
+        """Return the encoder with what its format says of a plan's tables, as their images are written."""
+        return self if self.format is None else replace(self, format=self.format.of_tables(tables, self.plan.live_flow))
 
     def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
         """Return the rows of a slot as `encoding.COLUMNS`.
@@ -47,18 +62,25 @@ class KafkaEncoder:
             chosen = pa.array(np.flatnonzero(mine))
             rows = rows.take(chosen)
             of_row, partition, known, owner = of_row[mine], partition[mine], known[mine], owner[mine]
-        debezium = self.spec.envelope == "debezium"
         deleted = pc.and_(pc.equal(rows["op"], Op.DELETE.value), pc.is_valid(rows["key"]))
         made = {
             "topic": pa.array(topics, pa.string()).take(pa.array(of_row)),
             "partition": pa.array(partition, pa.int32(), mask=~known),
             "slot": pa.array(owner),
-            "value": envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows),
+            "value": self._values(rows),
             "tombstone": deleted if self.spec.tombstones else pa.repeat(pa.scalar(False), rows.num_rows),
         }
+        if self.format is not None:
+            made["key"] = self.format.keys_of(rows)
         return pa.RecordBatch.from_arrays(
             [made[name] if name in made else rows[name] for name in COLUMNS], names=list(COLUMNS)
         )
+
+    def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+        if self.format is not None:
+            return self.format.values_of(rows, facts_of(self.plan))
+        debezium = self.spec.envelope == "debezium"
+        return envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows)
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the distinct topics, and for each row which of them is its own."""
@@ -82,3 +104,10 @@ class KafkaEncoder:
         keyed = np.asarray(pc.is_valid(rows["key"]))
         hashed = np.asarray(rows["key_hash"]) % np.maximum(counts, 1)
         return np.where(keyed, hashed, 0).astype(np.int32), ~keyed | (counts > 0)
+
+
+def facts_of(plan: Plan) -> MessageFacts:
+    """Return what all messages of a plan share."""
+    return MessageFacts(
+        code_version(), connector(plan), plan.live_flow, int(plan.clock.timestamp() * 1000), plan.batch
+    )

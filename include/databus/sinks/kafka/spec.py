@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, OnReject, Profile
 from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
+from databus.sinks.kafka.message_options import MessageOptions
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -25,7 +26,7 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 
-class Kafka(SinkSpec):
+class Kafka(MessageOptions):
     """Rows to Kafka topics, exactly once for read_committed consumers.
 
     The record's key is the canonical JSON of the primary key and decides the partition as Kafka's default partitioner
@@ -37,9 +38,6 @@ class Kafka(SinkSpec):
         conn_id: Kafka connection, e.g. "kafka_east"; its extra holds librdkafka settings, at least bootstrap.servers.
         topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
             topic. Characters that Kafka does not allow become "_". Default "cdc.{route}".
-        envelope: "debezium" (default: before, after, source, op, ts_ms, transaction) or "row" (the columns of the row
-            plus __op, __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is
-            refused).
         partitions: number of partitions of a topic that this sink creates, e.g. 4; default 1. An existing topic keeps
             its own.
         replication_factor: of a topic that this sink creates, e.g. 3; default -1, the broker's default.
@@ -75,7 +73,6 @@ class Kafka(SinkSpec):
 
     conn_id: str
     topic: str = "cdc.{route}"
-    envelope: Literal["debezium", "row"] = "debezium"
     partitions: int = Field(1, ge=1)
     replication_factor: int = Field(-1, ge=-1)
     topic_config: Mapping[str, str] = Field(default_factory=dict)
@@ -168,7 +165,8 @@ class Kafka(SinkSpec):
 
     def image_fields(self, column: str) -> tuple[str, ...]:
         """Return both images' fields in the envelope that has them."""
-        return (f"before.{column}", f"after.{column}") if self.envelope == "debezium" else (column,)
+        images = {"debezium": ("before", "after"), "maxwell": ("data", "old"), "canal": ("data", "old")}
+        return tuple(f"{image}.{column}" for image in images.get(self.envelope, ())) or (column,)
 
     def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:
         """Return the member of the record's key."""

@@ -24,6 +24,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Change the setting that the message names, in the flow or on the server.",
         exits=(1, 2),
     ),
+    "lane_required": ErrorEntry(
+        "A sink writes messages in a form that only the direct lane can write, and the flow's rows go through Spark.",
+        "Take out the transform, check or option that the message names, or choose a form that both lanes write.",
+        exits=(2,),
+    ),
     "sink_backpressure": ErrorEntry(
         "A sink asks for a slower pace.",
         "Nothing: the writer waits and goes on. If it goes on so, give the sink more room.",

@@ -1,0 +1,94 @@
+"""Numba kernels of message formats: DECIMALs as unscaled big-endian bytes, times without trailing zeros.
+
+Callers pass arrays that fit one another: nothing here checks bounds. Each kernel makes one pass for the sizes and one
+that writes, as `json_kernels` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from databus.binlog.kernels.memory import KERNEL, copy_bytes
+from databus.rows.columns import Bytes, Ints
+
+_SIGN_BITS = 63
+
+
+@njit(**KERNEL)
+def unscaled_bytes(words: Ints, valid: npt.NDArray[np.bool_]) -> Any:
+    """Return 128-bit numbers as the shortest two's complement, most significant byte first.
+
+    Args:
+        words: int64[n, 2], low word and high word.
+        valid: bool[n]; the others take no bytes.
+
+    Returns:
+        Offsets int32[n + 1] and bytes.
+    """
+    n = words.shape[0]
+    where = np.empty(n + 1, np.int32)
+    where[0] = 0
+    for i in range(n):
+        where[i + 1] = where[i] + (_length(words[i, 0], words[i, 1]) if valid[i] else 0)
+    out = np.empty(where[n], np.uint8)
+    for i in range(n):
+        if not valid[i]:
+            continue
+        p = where[i + 1] - 1
+        for k in range(where[i + 1] - where[i]):
+            out[p] = (words[i, k >> 3] >> (8 * (k & 7))) & 0xFF
+            p -= 1
+    return where, out
+
+
+@njit(**KERNEL)
+def _length(low: int, high: int) -> int:
+    """Return how many bytes a number takes with its sign."""
+    sign = high >> _SIGN_BITS
+    length = 16
+    while length > 1:
+        k = length - 1
+        byte = ((high if k >= 8 else low) >> (8 * (k & 7))) & 0xFF
+        k -= 1
+        next_top = ((high if k >= 8 else low) >> (8 * (k & 7) + 7)) & 1
+        if byte != (sign & 0xFF) or next_top != (sign & 1):
+            break
+        length -= 1
+    return length
+
+
+@njit(**KERNEL)
+def trimmed_fractions(offsets: npt.NDArray[np.int32], data: Bytes) -> Any:
+    """Return quoted ISO texts that end in `Z"` without the zeros that end their fractions, nor a point left alone."""
+    n = offsets.size - 1
+    where = np.empty(n + 1, np.int32)
+    where[0] = 0
+    for i in range(n):
+        size = offsets[i + 1] - offsets[i]
+        where[i + 1] = where[i] + size - (_zeros(data, offsets[i], offsets[i + 1]) if size else 0)
+    out = np.empty(where[n], np.uint8)
+    for i in range(n):
+        size = np.int64(where[i + 1]) - where[i]
+        if size:
+            copy_bytes(out, where[i], data, offsets[i], size - 2)
+            out[where[i + 1] - 2] = 90
+            out[where[i + 1] - 1] = 34
+    return where, out
+
+
+@njit(**KERNEL)
+def _zeros(data: Bytes, start: int, end: int) -> int:
+    """Return how many bytes before `Z"` are left out."""
+    p = end - 3
+    while data[p] == 48 and p > start:
+        p -= 1
+    if data[p] == 46:  # the point
+        return end - 2 - p
+    dot = p
+    while dot > start and data[dot] != 46 and data[dot] != 58:
+        dot -= 1
+    return end - 3 - p if data[dot] == 46 else 0

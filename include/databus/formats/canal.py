@@ -101,8 +101,12 @@ class CanalJson:
             f',"ts":{facts.clock_ms},"sql":"",'.encode(),
         ]
         empty = pa.scalar(b"", pa.binary())
-        changed = pc.and_(pc.equal(rows["op"], Op.UPDATE.value), pc.not_equal(rows["before"], pa.scalar(b"{}", pa.binary())))
-        old = pc.binary_join_element_wise(pa.scalar(b"[", pa.binary()), rows["before"], pa.scalar(b"]", pa.binary()), empty)
+        changed = pc.and_(
+            pc.equal(rows["op"], Op.UPDATE.value), pc.not_equal(rows["before"], pa.scalar(b"{}", pa.binary()))
+        )
+        old = pc.binary_join_element_wise(
+            pa.scalar(b"[", pa.binary()), rows["before"], pa.scalar(b"]", pa.binary()), empty
+        )
         pieces: list[Piece] = [
             Values(join(head, shared.num_rows), of_row),
             by_table(rows, self.tables, {}),

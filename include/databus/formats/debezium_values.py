@@ -1,4 +1,4 @@
-"""Values in the forms of Debezium's MySQL connector, as JSON (documentation of the connector 3.5, "Data type mappings").
+"""Values in the forms of Debezium's MySQL connector, as JSON (its documentation, 3.5: "Data type mappings").
 
 `DebeziumValues` is a `ValueForm`: it writes the columns of a decoded batch, one pass of Arrow or Numba per column. What
 a form cannot say is NULL or another value there, and named in the row's flags (ADR 8, ADR 67).
@@ -92,25 +92,27 @@ class DebeziumValues:
         return found
 
     def _written(self, array: pa.Array, column: ColumnSchema) -> pa.StringArray:
-        kind = array.type
-        base = base_type(column)
+        kind, base = array.type, base_type(column)
         if pa.types.is_temporal(kind):
-            return _temporal(array, column)
-        if base == "decimal":
-            return self._decimals(array, column)
-        if column.type == "bigint unsigned" and pa.types.is_uint64(kind):
-            if self.bigint_unsigned == "long":
-                return array.view(pa.int64()).cast(pa.string())
-            return _base64(_unscaled(array.cast(pa.decimal128(20, 0))))
-        if base == "bit" and pa.types.is_integer(kind):
-            return _bits(array, bit_length(column))
-        if pa.types.is_floating(kind):
-            return with_points(json_literals(array, column), array)
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            if base == "geometry":
-                return _geometries(array)
-            return _hex(array) if self.binary == "hex" else json_literals(array, column)
-        return json_literals(array, column)
+            written = _temporal(array, column)
+        elif base == "decimal":
+            written = self._decimals(array, column)
+        elif base == "bit" and pa.types.is_integer(kind):
+            written = _bits(array, bit_length(column))
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            written = self._bytes(array, column)
+        elif column.type == "bigint unsigned" and pa.types.is_uint64(kind):
+            exact = self.bigint_unsigned == "precise"
+            written = _base64(_unscaled(array.cast(pa.decimal128(20, 0)))) if exact else _wrapped(array)
+        else:
+            written = json_literals(array, column)
+            written = with_points(written, array) if pa.types.is_floating(kind) else written
+        return written
+
+    def _bytes(self, array: pa.Array, column: ColumnSchema) -> pa.StringArray:
+        if base_type(column) == "geometry":
+            return _geometries(array)
+        return _hex(array) if self.binary == "hex" else json_literals(array, column)
 
     def _decimals(self, array: pa.Array, column: ColumnSchema) -> pa.StringArray:
         wide = pa.types.is_string(array.type)
@@ -143,17 +145,25 @@ def _temporal(array: pa.Array, column: ColumnSchema) -> pa.StringArray:
         texts = json_literals(array, column)
         if not fraction_digits(column):
             return texts
-        return string_array(*trimmed_fractions(*text(texts)), validity(texts))
+        where, data = trimmed_fractions(*text(texts))
+        return string_array(where, data, validity(texts))
     micros = array.view(pa.int64())
     if pa.types.is_timestamp(kind) and fraction_digits(column) <= _MILLISECOND_DIGITS:
         # Whole milliseconds: no fraction of them is there to be rounded.
-        return pa.array(np.asarray(fixed(micros, np.int64)) // 1000, pa.int64(), mask=~validity(array)).cast(pa.string())
+        return pa.array(np.asarray(fixed(micros, np.int64)) // 1000, pa.int64(), mask=~validity(array)).cast(
+            pa.string()
+        )
     return micros.cast(pa.string())
+
+
+def _wrapped(array: pa.Array) -> pa.StringArray:
+    return array.view(pa.int64()).cast(pa.string())
 
 
 def _unscaled(array: pa.Array) -> pa.BinaryArray:
     valid = validity(array)
-    return binary_array(*unscaled_bytes(fixed(array, np.int64, 2), valid), valid)
+    where, data = unscaled_bytes(fixed(array, np.int64, 2), valid)
+    return binary_array(where, data, valid)
 
 
 def _unscaled_texts(array: pa.StringArray) -> pa.BinaryArray:
@@ -183,7 +193,7 @@ def _hex(array: pa.Array) -> pa.StringArray:
 
 def _geometries(array: pa.Array) -> pa.StringArray:
     """Return geometries (SRID in 4 bytes and WKB) as objects of the two."""
-    made = []
+    made: list[str | None] = []
     for value in array.to_pylist():
         if value is None:
             made.append(None)

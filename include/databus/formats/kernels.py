@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from databus.binlog.kernels.memory import KERNEL, copy_bytes
+from databus.binlog.kernels.memory import copy_bytes
 from databus.rows.columns import Bytes, Ints
 
 _SIGN_BITS = 63
 
 
-@njit(**KERNEL)
+@njit(cache=True, nogil=True)
 def unscaled_bytes(words: Ints, valid: npt.NDArray[np.bool_]) -> Any:
     """Return 128-bit numbers as the shortest two's complement, most significant byte first.
 
@@ -45,7 +45,7 @@ def unscaled_bytes(words: Ints, valid: npt.NDArray[np.bool_]) -> Any:
     return where, out
 
 
-@njit(**KERNEL)
+@njit(cache=True, nogil=True)
 def _length(low: int, high: int) -> int:
     """Return how many bytes a number takes with its sign."""
     sign = high >> _SIGN_BITS
@@ -61,7 +61,7 @@ def _length(low: int, high: int) -> int:
     return length
 
 
-@njit(**KERNEL)
+@njit(cache=True, nogil=True)
 def trimmed_fractions(offsets: npt.NDArray[np.int32], data: Bytes) -> Any:
     """Return quoted ISO texts that end in `Z"` without the zeros that end their fractions, nor a point left alone."""
     n = offsets.size - 1
@@ -74,13 +74,13 @@ def trimmed_fractions(offsets: npt.NDArray[np.int32], data: Bytes) -> Any:
     for i in range(n):
         size = np.int64(where[i + 1]) - where[i]
         if size:
-            copy_bytes(out, where[i], data, offsets[i], size - 2)
+            copy_bytes(out, where[i], data, offsets[i], size - 2)  # type: ignore[call-arg] # numba passes the context
             out[where[i + 1] - 2] = 90
             out[where[i + 1] - 1] = 34
     return where, out
 
 
-@njit(**KERNEL)
+@njit(cache=True, nogil=True)
 def _zeros(data: Bytes, start: int, end: int) -> int:
     """Return how many bytes before `Z"` are left out."""
     p = end - 3

@@ -103,7 +103,9 @@ class MaxwellJson:
             b',"xoffset":',
         ]
         updated = pc.equal(rows["op"], Op.UPDATE.value)
-        old = pc.binary_join_element_wise(pa.scalar(b',"old":', pa.binary()), rows["before"], pa.scalar(b"", pa.binary()))
+        old = pc.binary_join_element_wise(
+            pa.scalar(b',"old":', pa.binary()), rows["before"], pa.scalar(b"", pa.binary())
+        )
         pieces: list[Piece] = [
             Values(join(head, shared.num_rows), of_row),
             Values(rows["ordinal"].cast(pa.string())),
@@ -130,7 +132,9 @@ class MaxwellJson:
 def _key(key: bytes, database: str, table: str) -> bytes:
     columns = json.loads(key, parse_float=_Digits, parse_int=_Digits)
     parts = [("database", database), ("table", table), *((f"pk.{name}", value) for name, value in columns.items())]
-    return ("{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(value)}" for name, value in parts) + "}").encode()
+    return (
+        "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(value)}" for name, value in parts) + "}"
+    ).encode()
 
 
 class _Digits(str):

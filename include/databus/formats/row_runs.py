@@ -102,9 +102,9 @@ def by_table(rows: pa.RecordBatch, texts: Mapping[int, bytes], named: Mapping[tu
         named: database and table → text, of statements, which have no schema.
     """
     ids = np.asarray(rows["schema_id"])
-    numbers, index = np.unique(ids, return_inverse=True)
+    numbers, inverse = np.unique(ids, return_inverse=True)
     found = [texts.get(number, b"") for number in numbers.tolist()]
-    index = index.astype(np.int32)
+    index: Index = inverse.astype(np.int32)
     for row in np.flatnonzero(ids < 0).tolist():
         text = named.get((rows["database"][row].as_py(), rows["table"][row].as_py()))
         if text is not None:

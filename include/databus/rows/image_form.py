@@ -69,9 +69,7 @@ class ImageForm:
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 
 
-def json_form(
-    columns: ImageColumns, marks: ImageMarks | None = None, *, values: ValueForm | None = None
-) -> ImageForm:
+def json_form(columns: ImageColumns, marks: ImageMarks | None = None, *, values: ValueForm | None = None) -> ImageForm:
     """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are.
 
     Args:
@@ -83,7 +81,7 @@ def json_form(
     plain = partial(json_images.encode, columns=columns)
     return ImageForm(
         pa.binary(),
-        plain if values is None else partial(json_images.encode, columns=columns, values=values),
+        plain if values is None else partial(json_images.encode, columns=columns, form=values),
         lambda count: pa.nulls(count, pa.binary()),
         JSON_CHANGES,
         marks,

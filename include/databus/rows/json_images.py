@@ -31,15 +31,13 @@ ImageColumns = Mapping[int, Sequence[tuple[str, str]]]
 """schema_id → the columns of its images: (name at the source, name in the image); all of them where it is not named."""
 
 
-
 class ValueForm(Protocol):
-    """Form of values in images that are not written as this module does; picklable.
+    """Form of values in images that are not written as this module does; picklable."""
 
-    Attributes:
-        changed_only: whether the before-image of an update that keeps its key holds changed columns alone.
-    """
-
-    changed_only: bool
+    @property
+    def changed_only(self) -> bool:
+        """Whether the before-image of an update that keeps its key holds changed columns alone."""
+        ...
 
     def literals(self, batch: TableBatch, column: int) -> pa.StringArray:
         """Return a column's values as JSON literals, one for each image, null for NULL."""
@@ -86,13 +84,13 @@ class JsonImages:
         return binary_array(where, values, ~missing if missing.any() else None)
 
 
-def encode(batch: TableBatch, columns: ImageColumns, values: ValueForm | None = None) -> JsonImages:
+def encode(batch: TableBatch, columns: ImageColumns, form: ValueForm | None = None) -> JsonImages:
     """Render all images of a batch.
 
     Args:
         batch: the decoded changes.
         columns: what the images hold.
-        values: how values are written; None for those of this module.
+        form: how values are written; None for those of this module.
 
     Raises:
         DecodeError: a column whose Arrow type has no JSON form, or an image larger than a VARIANT may be.
@@ -102,10 +100,10 @@ def encode(batch: TableBatch, columns: ImageColumns, values: ValueForm | None = 
     labels = [f"{json.dumps(name, ensure_ascii=False)}:".encode() for _, name in chosen]
     label_offsets = np.cumsum([0, *map(len, labels)], dtype=np.int64)
     label_text = np.frombuffer(b"".join(labels) or b" ", np.uint8)
-    write = _literals if values is None else values.literals
+    write = _literals if form is None else form.literals
     arrays = [write(batch, column) for column, _ in chosen]
     states = [column_state(batch, column, array) for (column, _), array in zip(chosen, arrays, strict=True)]
-    if values is not None and values.changed_only:
+    if form is not None and form.changed_only:
         leave_out_unchanged(batch, {column: number for number, (column, _) in enumerate(chosen)}, arrays, states)
     literals = [text(array) for array in arrays]
     sizes = np.empty((len(chosen), batch.images.num_rows), np.int64)
@@ -122,7 +120,10 @@ def encode(batch: TableBatch, columns: ImageColumns, values: ValueForm | None = 
 
 
 def leave_out_unchanged(
-    batch: TableBatch, place: Mapping[int, int], arrays: Sequence[pa.StringArray], states: Sequence[npt.NDArray[np.int8]]
+    batch: TableBatch,
+    place: Mapping[int, int],
+    arrays: Sequence[pa.StringArray],
+    states: Sequence[npt.NDArray[np.int8]],
 ) -> None:
     """Leave columns that an update did not change out of its before-image; those of a changed key stay whole.
 

@@ -18,8 +18,8 @@ from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
-from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
 from databus.runtime.direct.required import encoder_of
+from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
 from databus.runtime.direct.row_counts import Taker, TaskCounts
 from databus.runtime.direct.task import Columns, DirectTask
 from databus.runtime.dispatch import Dispatched, writing_order

@@ -67,5 +67,5 @@ def _keeps_in_spark(flow: Flow) -> str:
             return f"sink {sink.sink_name} of kind {sink.kind}"
     for check in row_checks(flow):
         if check.severity == "fail":
-            return f"check {check.check_name} with severity=\"fail\""
+            return f'check {check.check_name} with severity="fail"'
     return "a check that is not judged where rows are read"

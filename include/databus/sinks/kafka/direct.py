@@ -18,6 +18,7 @@ from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
 from databus.sinks.envelope import code_version, connector
 from databus.sinks.kafka.encoding import COLUMNS
+from databus.sinks.kafka.headers import header_arrays
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
 
@@ -72,9 +73,9 @@ class KafkaEncoder:
         }
         if self.format is not None:
             made["key"] = self.format.keys_of(rows)
-        return pa.RecordBatch.from_arrays(
-            [made[name] if name in made else rows[name] for name in COLUMNS], names=list(COLUMNS)
-        )
+        columns = {name: made[name] if name in made else rows[name] for name in COLUMNS}
+        columns |= header_arrays(rows, self.spec, self.plan)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         if self.format is not None:
@@ -108,6 +109,4 @@ class KafkaEncoder:
 
 def facts_of(plan: Plan) -> MessageFacts:
     """Return what all messages of a plan share."""
-    return MessageFacts(
-        code_version(), connector(plan), plan.live_flow, int(plan.clock.timestamp() * 1000), plan.batch
-    )
+    return MessageFacts(code_version(), connector(plan), plan.live_flow, int(plan.clock.timestamp() * 1000), plan.batch)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from databus.core.errors.sink import ValidationRefusedError
 from databus.core.flow_specs import SinkSpec
+from databus.sinks.kafka.headers import DEFAULT, Header
 
 if TYPE_CHECKING:
     from databus.formats.row_runs import MessageFormat
@@ -17,7 +18,7 @@ Envelope = Literal["debezium", "row", "maxwell", "canal"]
 OF_DEBEZIUM_TYPES = ("schemas", "topic_prefix", "decimal", "bigint_unsigned", "binary")
 """Options that say something with `types="debezium"` alone."""
 
-NEW = ("types", *OF_DEBEZIUM_TYPES)
+NEW = ("types", *OF_DEBEZIUM_TYPES, "headers", "cloudevents")
 """Options that are left out of what is stored where they are at their default: older definitions lack them."""
 
 
@@ -41,6 +42,11 @@ class MessageOptions(SinkSpec):
             negative above 2^63 - 1 and flagged; or "precise", as a decimal.
         binary: BINARY, VARBINARY and BLOB with `types="debezium"` (`binary.handling.mode`): "bytes" (default, base64 in
             JSON), "base64" or "hex".
+        headers: headers of each record, in this order: "event_id" (has to be there: a repeat is known by it), "ts_ms",
+            "op", "table" (`database.table`), "gtid", "position" (file and end of the transaction), "server_id", "flow",
+            "batch". Default ("event_id", "ts_ms").
+        cloudevents: whether the attributes of CloudEvents 1.0 are sent as headers beside them (binary content mode:
+            `ce_id`, `ce_source`, `ce_type`, `ce_time`, `ce_subject`); default False. A tombstone has none.
     """
 
     envelope: Envelope = "debezium"
@@ -50,6 +56,8 @@ class MessageOptions(SinkSpec):
     decimal: Literal["precise", "string", "double"] = "precise"
     bigint_unsigned: Literal["long", "precise"] = "long"
     binary: Literal["bytes", "base64", "hex"] = "bytes"
+    headers: tuple[Header, ...] = DEFAULT
+    cloudevents: bool = False
 
     left_out: ClassVar[tuple[str, ...]] = NEW
 
@@ -62,13 +70,22 @@ class MessageOptions(SinkSpec):
             raise ValueError(f'{", ".join(told)}: with types="debezium" alone')
         return self
 
+    @field_validator("headers")
+    @classmethod
+    def _headers_name_the_change(cls, value: tuple[Header, ...]) -> tuple[Header, ...]:
+        if "event_id" not in value:
+            raise ValueError('headers need "event_id": by it a repeat is known, and a record is traced')
+        if len(set(value)) < len(value):
+            raise ValueError("headers name one twice")
+        return value
+
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, without newer ones that are at their default."""
         fields = type(self).model_fields
         return {
             name: value
             for name, value in super().stored().items()
-            if name not in self.left_out or value != fields[name].default
+            if name not in self.left_out or value not in (fields[name].default, list(DEFAULT))
         }
 
     def needs_direct_lane(self) -> str:

@@ -32,6 +32,13 @@ def text() -> str:
         "row_fields": _row_fields(),
         "row_example": ["```", messages("orders", envelope="row")[1].shown(), "```"],
         "types": _types(),
+        "debezium_row": ["```", messages("orders", types="debezium")[1].shown(), "```"],
+        "debezium_types": _debezium_types(),
+        "debezium_flagged": ["```", messages("odd", types="debezium")[0].shown(), "```"],
+        "debezium_key": ["```", messages("odd", types="debezium", schemas=True)[0].key or "", "```"],
+        "maxwell_row": ["```", messages("orders", envelope="maxwell")[1].shown(), "```"],
+        "canal_row": ["```", messages("orders", envelope="canal")[1].shown(), "```"],
+        "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],
         "flags": _flags(),
         "flagged": _flagged(),
         "heartbeats": [HEARTBEATS],
@@ -99,6 +106,12 @@ def _types() -> Iterator[str]:
     (image,) = images("every_type")
     for number, form in enumerate(MYSQL):
         yield f"* **{form.ddl}**: `{as_json(image[f'c{number}'])}`. *Debezium*: {form.debezium}."
+
+
+def _debezium_types() -> Iterator[str]:
+    (image,) = images("every_type", types="debezium")
+    for number, form in enumerate(MYSQL):
+        yield f"* **{form.ddl}**: `{as_json(image[f'c{number}'])}`"
 
 
 def _flags() -> Iterator[str]:

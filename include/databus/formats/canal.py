@@ -80,7 +80,7 @@ class CanalJson:
     values: CanalValues = field(default_factory=CanalValues)
     tables: Mapping[int, bytes] = field(default_factory=dict)
 
-    def of_tables(self, tables: Sequence[TableSchema], name: str) -> CanalJson:  # noqa: ARG002
+    def of_tables(self, tables: Sequence[TableSchema], facts: MessageFacts) -> CanalJson:  # noqa: ARG002
         """Return the format with the columns of a plan's tables."""
         return replace(self, tables={table.schema_id: _columns(table) for table in tables})
 

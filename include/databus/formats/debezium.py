@@ -46,12 +46,12 @@ class DebeziumJson:
     key_schemas: Mapping[int, bytes] = field(default_factory=dict)
     by_name: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
 
-    def of_tables(self, tables: Sequence[TableSchema], name: str) -> DebeziumJson:
+    def of_tables(self, tables: Sequence[TableSchema], facts: MessageFacts) -> DebeziumJson:
         """Return the format with the schemas of a plan's tables."""
-        prefix = self.prefix or name
+        prefix = self.prefix or facts.name
         if not self.schemas:
             return replace(self, prefix=prefix)
-        values = {t.schema_id: text_of(envelope_schema(t, prefix, self.values)) for t in tables}
+        values = {t.schema_id: text_of(envelope_schema(t, prefix, self.values, facts.connector)) for t in tables}
         keys = {t.schema_id: text_of(key_schema(t, prefix, self.values)) for t in tables if t.primary_key}
         by_name = {(t.database, t.table): values[t.schema_id] for t in tables}
         return replace(self, prefix=prefix, value_schemas=values, key_schemas=keys, by_name=by_name)
@@ -62,7 +62,7 @@ class DebeziumJson:
         shared = rows.select(_SHARED).take(first)
         query = b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"]))
         pieces: list[Piece] = [
-            *self._opened(rows, self.value_schemas, self.by_name),
+            *self._opened(rows, self.value_schemas, self.by_name, facts.connector),
             b'{"before":',
             Values(rows["before"]),
             b',"after":',
@@ -86,15 +86,15 @@ class DebeziumJson:
         keys = rows[FORM_KEY]
         if not self.schemas or keys.null_count == len(keys):
             return keys
-        joined = join([*self._opened(rows, self.key_schemas, {}), Values(keys), b"}"], rows.num_rows)
+        joined = join([*self._opened(rows, self.key_schemas, {}, ""), Values(keys), b"}"], rows.num_rows)
         return pc.if_else(pc.is_valid(keys), joined, pa.scalar(None, joined.type))
 
     def _opened(
-        self, rows: pa.RecordBatch, texts: Mapping[int, bytes], named: Mapping[tuple[str, str], bytes]
+        self, rows: pa.RecordBatch, texts: Mapping[int, bytes], named: Mapping[tuple[str, str], bytes], connector: str
     ) -> list[Piece]:
         if not self.schemas:
             return []
-        of_none = text_of(envelope_schema(TableSchema(-1, "", "", ()), self.prefix, self.values))
+        of_none = text_of(envelope_schema(TableSchema(-1, "", "", ()), self.prefix, self.values, connector))
         return [b'{"schema":', by_table(rows, {-1: of_none, **texts}, named), b',"payload":']
 
 

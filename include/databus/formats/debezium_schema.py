@@ -85,13 +85,14 @@ def key_schema(table: TableSchema, prefix: str, values: DebeziumValues) -> Field
     return {"type": "struct", "fields": keys, "optional": False, "name": f"{_name_of(table, prefix)}.Key"}
 
 
-def envelope_schema(table: TableSchema, prefix: str, values: DebeziumValues) -> Field:
+def envelope_schema(table: TableSchema, prefix: str, values: DebeziumValues, connector: str) -> Field:
     """Return the schema of a table's values; `event_id` and `flags` of the source are databus's own.
 
     Args:
         table: the table as its images are written.
         prefix: `topic.prefix`.
         values: form of the values.
+        connector: "mariadb", or another, which is shown as "mysql".
     """
     name = _name_of(table, prefix)
     columns = [
@@ -110,7 +111,7 @@ def envelope_schema(table: TableSchema, prefix: str, values: DebeziumValues) -> 
     fields = [
         {**row, "field": "before"},
         {**row, "field": "after"},
-        {**_source(), "field": "source"},
+        {**_source(connector), "field": "source"},
         block,
         _one("string", "op"),
         *(_one("int64", stamp, optional=True) for stamp in ("ts_ms", "ts_us", "ts_ns")),
@@ -123,7 +124,7 @@ def text_of(schema: Field) -> bytes:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _source() -> Field:
+def _source(connector: str) -> Field:
     snapshot = {
         **_named("string", "io.debezium.data.Enum"),
         "parameters": {"allowed": _SNAPSHOT},
@@ -149,7 +150,7 @@ def _source() -> Field:
         _one("string", "event_id", optional=True),
         flags,
     )
-    name = "io.debezium.connector.mysql.Source"
+    name = f"io.debezium.connector.{'mariadb' if connector == 'mariadb' else 'mysql'}.Source"
     return {"type": "struct", "fields": list(fields), "optional": False, "name": name, "version": 1}
 
 

@@ -74,7 +74,7 @@ class MaxwellJson:
     values: MaxwellValues = field(default_factory=MaxwellValues)
     keys: Mapping[int, bytes] = field(default_factory=dict)
 
-    def of_tables(self, tables: Sequence[TableSchema], name: str) -> MaxwellJson:  # noqa: ARG002
+    def of_tables(self, tables: Sequence[TableSchema], facts: MessageFacts) -> MaxwellJson:  # noqa: ARG002
         """Return the format with the key columns of a plan's tables."""
         return replace(self, keys={t.schema_id: _list(t.primary_key) for t in tables})
 
@@ -121,20 +121,36 @@ class MaxwellJson:
         ]
         return join(pieces, rows.num_rows)
 
+    def _of_one_column(self, rows: pa.RecordBatch) -> pa.BinaryArray | None:
+        """Return the keys of one table's rows whose key has one column, None of others: its label is cut off."""
+        ids = pc.unique(rows["schema_id"]).to_pylist()
+        names = json.loads(self.keys.get(ids[0], b"[]")) if len(ids) == 1 else ()
+        if len(names) != 1:
+            return None
+        head = _head(rows["database"][0].as_py(), rows["table"][0].as_py())
+        label = len(json.dumps(names[0], ensure_ascii=False).encode()) + 2  # a brace and a colon
+        new = f"{head},{json.dumps(f'pk.{names[0]}', ensure_ascii=False)}:".encode()
+        return pc.binary_replace_slice(rows[FORM_KEY], start=0, stop=label, replacement=new)
+
     def keys_of(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the keys: database, table, and `pk.COLUMN` for each column of the primary key."""
+        if (simple := self._of_one_column(rows)) is not None:
+            return simple
         keys = rows[FORM_KEY].to_pylist()
         names = zip(rows["database"].to_pylist(), rows["table"].to_pylist(), strict=True)
         made = [None if key is None else _key(key, *name) for key, name in zip(keys, names, strict=True)]
         return pa.array(made, pa.binary())
 
 
+def _head(database: str, table: str) -> str:
+    named = {"database": database, "table": table}
+    return json.dumps(named, ensure_ascii=False, separators=(",", ":"))[:-1]
+
+
 def _key(key: bytes, database: str, table: str) -> bytes:
     columns = json.loads(key, parse_float=_Digits, parse_int=_Digits)
-    parts = [("database", database), ("table", table), *((f"pk.{name}", value) for name, value in columns.items())]
-    return (
-        "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(value)}" for name, value in parts) + "}"
-    ).encode()
+    named = (f"{json.dumps(f'pk.{name}', ensure_ascii=False)}:{_text(value)}" for name, value in columns.items())
+    return f"{_head(database, table)},{','.join(named)}}}".encode()
 
 
 class _Digits(str):

@@ -46,12 +46,12 @@ class MessageFormat(Protocol):
         """Form of the values in images and keys, in which the rows are to be read."""
         ...
 
-    def of_tables(self, tables: Sequence[TableSchema], name: str) -> MessageFormat:
+    def of_tables(self, tables: Sequence[TableSchema], facts: MessageFacts) -> MessageFormat:
         """Return the format with the tables of a plan, as their images are written.
 
         Args:
             tables: their schemas.
-            name: of the flow.
+            facts: of the batch.
         """
         ...
 

@@ -46,7 +46,7 @@ class KafkaEncoder:
 
     def of_tables(self, tables: Sequence[TableSchema]) -> KafkaEncoder:
         """Return the encoder with what its format says of a plan's tables, as their images are written."""
-        return self if self.format is None else replace(self, format=self.format.of_tables(tables, self.plan.live_flow))
+        return self if self.format is None else replace(self, format=self.format.of_tables(tables, facts_of(self.plan)))
 
     def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
         """Return the rows of a slot as `encoding.COLUMNS`.

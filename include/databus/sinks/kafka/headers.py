@@ -7,7 +7,6 @@ are those of its Kafka protocol binding 1.0.2, "Binary Content Mode": attributes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from databus.core.events import Op
@@ -72,8 +71,10 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
     found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
     if spec.cloudevents:
         fixed = _fixed(plan)
-        kinds = pa.array([_type(plan, op) for op in rows["op"].to_pylist()], pa.string())
-        times = pa.array([_time(ms) for ms in rows["ts_ms"].to_pylist()], pa.string())
+        ops = rows["op"].dictionary_encode()
+        kinds = pa.array([_type(plan, op) for op in ops.dictionary.to_pylist()], pa.string()).take(ops.indices)
+        # Seconds of a column of milliseconds have three digits behind the point.
+        times = pc.strftime(rows["ts_ms"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
         found |= {f"{PREFIX}{name}": pa.repeat(pa.scalar(value), n) for name, value in fixed.items()}
         found |= {
             f"{PREFIX}ce_id": text("event_id"),
@@ -160,10 +161,3 @@ def _fixed(plan: Plan) -> Mapping[str, str]:
 
 def _type(plan: Plan, op: str) -> str:
     return f"databus.{connector(plan)}.{KINDS[Op(op)]}"
-
-
-def _time(ms: int | None) -> str | None:
-    """Return milliseconds since the epoch as RFC 3339 has them."""
-    if ms is None:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

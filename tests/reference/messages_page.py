@@ -18,6 +18,7 @@ from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from tests.reference.made_messages import Message, as_json, images, messages
 from tests.reference.markdown import plain
 from tests.reference.message_types import CHANGES, INVALID, MYSQL
+from tests.unit.formats.debezium_differences import KNOWN, OF_SOURCE
 
 TEMPLATE = Path(__file__).with_name("messages.md")
 """Prose of the page, with holes `{{name}}`."""
@@ -36,6 +37,7 @@ def text() -> str:
         "debezium_types": _debezium_types(),
         "debezium_flagged": ["```", messages("odd", types="debezium")[0].shown(), "```"],
         "debezium_key": ["```", messages("odd", types="debezium", schemas=True)[0].key or "", "```"],
+        "debezium_differences": [f"* {text}" for text in (OF_SOURCE, *(known.what for known in KNOWN))],
         "maxwell_row": ["```", messages("orders", envelope="maxwell")[1].shown(), "```"],
         "canal_row": ["```", messages("orders", envelope="canal")[1].shown(), "```"],
         "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.tables.schemas import ColumnSchema
-from databus.formats.kernels import trimmed_fractions, unscaled_bytes
-from databus.rows.columns import binary_array, fixed, string_array, text, validity
+from databus.formats.kernels import unscaled_bytes
+from databus.rows.columns import binary_array, fixed, validity
 from databus.rows.flags import WRAPPED
 from databus.rows.json_images import shown, with_points
 from databus.rows.json_text import json_literals, quoted
@@ -33,8 +33,8 @@ BinaryForm = Literal["bytes", "base64", "hex"]
 
 _MILLISECOND_DIGITS = 3
 _LONGEST = np.uint64(2**63 - 1)
-_EPOCH = {"date": "0", "datetime": "0", "timestamp": '"1970-01-01T00:00:00Z"', "time": "0"}
-"""Base type → literal of a value that has no form, in a column that is NOT NULL."""
+_EPOCH = {"date": "0", "datetime": "0", "timestamp": "1970-01-01T00:00:00", "time": "0"}
+"""Base type → what stands for a value that has no form, in a column that is NOT NULL; a TIMESTAMP in any."""
 
 _BIT = re.compile(r"bit\((\d+)\)")
 _SRID_BYTES = 4
@@ -66,11 +66,11 @@ class DebeziumValues:
         base = base_type(schema)
         if base not in _EPOCH:
             return with_exceptions(written, {row: shown(value) for row, value in exceptions.items()})
-        if schema.nullable and schema.name not in batch.schema.primary_key:
+        if base != "timestamp" and schema.nullable and schema.name not in batch.schema.primary_key:
             return written
         rows = np.zeros(len(written), np.bool_)
         rows[list(exceptions)] = True
-        return pc.replace_with_mask(written, pa.array(rows), pa.array([_EPOCH[base]] * len(exceptions), pa.string()))
+        return pc.replace_with_mask(written, pa.array(rows), pa.array([_epoch(schema)] * len(exceptions), pa.string()))
 
     def key_literals(self, batch: TableBatch, column: int) -> pa.StringArray:
         """Return those of a key column; what has no form keeps the canonical one, so that no two rows share a key."""
@@ -121,7 +121,8 @@ class DebeziumValues:
         if self.decimal == "string":
             return quoted(array if wide else json_literals(array, column))
         if self.decimal == "double":
-            values = array.cast(pa.float64())
+            # Parsed from its digits: Arrow's cast of a decimal is not always the nearest double.
+            values = (array if wide else json_literals(array, column)).cast(pa.float64())
             return with_points(values.cast(pa.string()), values)
         return _base64(_unscaled_texts(array) if wide else _unscaled(array))
 
@@ -129,6 +130,12 @@ class DebeziumValues:
 def base_type(column: ColumnSchema) -> str:
     """Return the first word of a column's type: "decimal(12,2) unsigned" → "decimal"."""
     return re.split(r"[( ]", column.type, maxsplit=1)[0]
+
+
+def _epoch(column: ColumnSchema) -> str:
+    """Return the literal of the epoch, of a TIMESTAMP with the digits of its column."""
+    base, digits = base_type(column), fraction_digits(column)
+    return f'"{_EPOCH[base]}{f".{0:0{digits}d}" if digits else ""}Z"' if base == "timestamp" else _EPOCH[base]
 
 
 def bit_length(column: ColumnSchema) -> int:
@@ -142,11 +149,7 @@ def _temporal(array: pa.Array, column: ColumnSchema) -> pa.StringArray:
     if pa.types.is_date32(kind):
         return array.view(pa.int32()).cast(pa.string())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        texts = json_literals(array, column)
-        if not fraction_digits(column):
-            return texts
-        where, data = trimmed_fractions(*text(texts))
-        return string_array(where, data, validity(texts))
+        return json_literals(array, column)
     micros = array.view(pa.int64())
     if pa.types.is_timestamp(kind) and fraction_digits(column) <= _MILLISECOND_DIGITS:
         # Whole milliseconds: no fraction of them is there to be rounded.

@@ -1,4 +1,4 @@
-"""Numba kernels of message formats: DECIMALs as unscaled big-endian bytes, times without trailing zeros.
+"""Numba kernels of message formats: DECIMALs as unscaled big-endian bytes.
 
 Callers pass arrays that fit one another: nothing here checks bounds. Each kernel makes one pass for the sizes and one
 that writes, as `json_kernels` do.
@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from databus.binlog.kernels.memory import copy_bytes
-from databus.rows.columns import Bytes, Ints
+from databus.rows.columns import Ints
 
 _SIGN_BITS = 63
 
@@ -59,36 +58,3 @@ def _length(low: int, high: int) -> int:
             break
         length -= 1
     return length
-
-
-@njit(cache=True, nogil=True)
-def trimmed_fractions(offsets: npt.NDArray[np.int32], data: Bytes) -> Any:
-    """Return quoted ISO texts that end in `Z"` without the zeros that end their fractions, nor a point left alone."""
-    n = offsets.size - 1
-    where = np.empty(n + 1, np.int32)
-    where[0] = 0
-    for i in range(n):
-        size = offsets[i + 1] - offsets[i]
-        where[i + 1] = where[i] + size - (_zeros(data, offsets[i], offsets[i + 1]) if size else 0)
-    out = np.empty(where[n], np.uint8)
-    for i in range(n):
-        size = np.int64(where[i + 1]) - where[i]
-        if size:
-            copy_bytes(out, where[i], data, offsets[i], size - 2)  # type: ignore[call-arg] # numba passes the context
-            out[where[i + 1] - 2] = 90
-            out[where[i + 1] - 1] = 34
-    return where, out
-
-
-@njit(cache=True, nogil=True)
-def _zeros(data: Bytes, start: int, end: int) -> int:
-    """Return how many bytes before `Z"` are left out."""
-    p = end - 3
-    while data[p] == 48 and p > start:
-        p -= 1
-    if data[p] == 46:  # the point
-        return end - 2 - p
-    dot = p
-    while dot > start and data[dot] != 46 and data[dot] != 58:
-        dot -= 1
-    return end - 3 - p if data[dot] == 46 else 0

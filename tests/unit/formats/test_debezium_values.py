@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import random
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from databus.formats.debezium_values import DebeziumValues
 from databus.testing.table_batches import batch, table
@@ -37,17 +35,10 @@ def test_decimals_are_the_shortest_bytes_of_their_unscaled_integers() -> None:
     assert _literals("decimal(38,0)", array) == [*map(_bytes, numbers), None]
 
 
-@pytest.mark.parametrize(
-    ("digits", "micros", "text"),
-    [
-        (0, 0, "10:20:30Z"), (3, 120_000, "10:20:30.12Z"), (3, 0, "10:20:30Z"), (6, 100, "10:20:30.0001Z"),
-        (6, 100_000, "10:20:30.1Z"), (6, 999_999, "10:20:30.999999Z"),
-    ],
-)  # fmt: skip
-def test_a_timestamp_loses_the_zeros_at_its_end(digits: int, micros: int, text: str) -> None:
-    moment = datetime(2026, 5, 3, 10, 20, 30, micros, tzinfo=UTC)
-    kind = f"timestamp({digits})" if digits else "timestamp"
-    assert _literals(kind, pa.array([moment, None], pa.timestamp("us", "UTC"))) == [f"2026-05-03T{text}", None]
+def test_a_double_is_the_nearest_one() -> None:
+    numbers = [Decimal(f"{n}e-2") for n in (255, -1, 10**9 + 7, 9_999_999_999)]
+    found = _literals("decimal(12,2)", pa.array(numbers, pa.decimal128(12, 2)), DebeziumValues(decimal="double"))
+    assert found == [float(number) for number in numbers]
 
 
 def test_unsigned_values_above_a_long_are_told() -> None:

@@ -25,6 +25,9 @@ DEFAULT: tuple[Header, ...] = ("event_id", "ts_ms")
 PREFIX = "header:"
 """Begins the names of columns that hold headers; a null is a header that the record does not have."""
 
+_CLOCK = ((3_600_000, 24), (60_000, 60), (1_000, 60), (1, 1_000))
+"""Milliseconds of hour, minute, second and millisecond, and how many of each there are."""
+
 CLOUD_EVENT = "ce_"
 """Begins the names of CloudEvents' headers, which a tombstone does not have: it is no event."""
 
@@ -107,7 +110,10 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
         kind = f.lit(None).cast("string")
         for op in KINDS:
             kind = f.when(f.col("op") == op.value, _type(plan, op.value)).otherwise(kind)
-        time = f.date_format(f.timestamp_millis("ts_ms"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+        day = f.date_add(f.lit("1970-01-01").cast("date"), f.floor(f.col("ts_ms") / 86_400_000).cast("int"))
+        ms = f.pmod(f.col("ts_ms"), f.lit(86_400_000))
+        parts = (f.pmod(f.floor(ms / unit), f.lit(of)) for unit, of in _CLOCK)
+        time = f.format_string("%sT%02d:%02d:%02d.%03dZ", day, *parts)  # in UTC, whatever the session's zone is
         found += [f.lit(value).alias(f"{PREFIX}{name}") for name, value in _fixed(plan).items()]
         found += [
             f.col("event_id").alias(f"{PREFIX}ce_id"),

@@ -27,7 +27,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     "lane_required": ErrorEntry(
         "A sink writes messages in a form that only the direct lane can write, and the flow's rows go through Spark.",
         "Take out the transform, check or option that the message names, or choose a form that both lanes write.",
-        exits=(2,),
+        exits=(1, 2),
     ),
     "sink_backpressure": ErrorEntry(
         "A sink asks for a slower pace.",

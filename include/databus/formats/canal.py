@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.events import Op
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.formats.debezium_values import base_type
+from databus.formats.literals import base_type, spaced
 from databus.formats.row_runs import MessageFacts, by_table, flag_member, runs
-from databus.formats.sql_texts import spaced
 from databus.rows.image_form import FORM_KEY
 from databus.rows.json_images import shown
 from databus.rows.json_pieces import Piece, Values, join

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.formats.debezium_values import DebeziumValues, base_type, bit_length
+from databus.formats.debezium_values import DebeziumValues
+from databus.formats.literals import base_type, bit_length
 from databus.rows.temporal import fraction_digits
 
 Field = dict[str, Any]

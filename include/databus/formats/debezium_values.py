@@ -6,8 +6,6 @@ a form cannot say is NULL or another value there, and named in the row's flags (
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +18,7 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.tables.schemas import ColumnSchema
 from databus.formats.kernels import unscaled_bytes
+from databus.formats.literals import base64_text, base_type, bit_length, geometries, hexadecimal
 from databus.rows.columns import binary_array, fixed, validity
 from databus.rows.flags import WRAPPED
 from databus.rows.json_images import shown, with_points
@@ -35,9 +34,6 @@ _MILLISECOND_DIGITS = 3
 _LONGEST = np.uint64(2**63 - 1)
 _EPOCH = {"date": "0", "datetime": "0", "timestamp": "1970-01-01T00:00:00", "time": "0"}
 """Base type → what stands for a value that has no form, in a column that is NOT NULL; a TIMESTAMP in any."""
-
-_BIT = re.compile(r"bit\((\d+)\)")
-_SRID_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class DebeziumValues:
             written = self._bytes(array, column)
         elif column.type == "bigint unsigned" and pa.types.is_uint64(kind):
             exact = self.bigint_unsigned == "precise"
-            written = _base64(_unscaled(array.cast(pa.decimal128(20, 0)))) if exact else _wrapped(array)
+            written = base64_text(_unscaled(array.cast(pa.decimal128(20, 0)))) if exact else _wrapped(array)
         else:
             written = json_literals(array, column)
             written = with_points(written, array) if pa.types.is_floating(kind) else written
@@ -111,8 +107,8 @@ class DebeziumValues:
 
     def _bytes(self, array: pa.Array, column: ColumnSchema) -> pa.StringArray:
         if base_type(column) == "geometry":
-            return _geometries(array)
-        return _hex(array) if self.binary == "hex" else json_literals(array, column)
+            return geometries(array)
+        return hexadecimal(array) if self.binary == "hex" else json_literals(array, column)
 
     def _decimals(self, array: pa.Array, column: ColumnSchema) -> pa.StringArray:
         wide = pa.types.is_string(array.type)
@@ -124,24 +120,13 @@ class DebeziumValues:
             # Parsed from its digits: Arrow's cast of a decimal is not always the nearest double.
             values = (array if wide else json_literals(array, column)).cast(pa.float64())
             return with_points(values.cast(pa.string()), values)
-        return _base64(_unscaled_texts(array) if wide else _unscaled(array))
-
-
-def base_type(column: ColumnSchema) -> str:
-    """Return the first word of a column's type: "decimal(12,2) unsigned" → "decimal"."""
-    return re.split(r"[( ]", column.type, maxsplit=1)[0]
+        return base64_text(_unscaled_texts(array) if wide else _unscaled(array))
 
 
 def _epoch(column: ColumnSchema) -> str:
     """Return the literal of the epoch, of a TIMESTAMP with the digits of its column."""
     base, digits = base_type(column), fraction_digits(column)
     return f'"{_EPOCH[base]}{f".{0:0{digits}d}" if digits else ""}Z"' if base == "timestamp" else _EPOCH[base]
-
-
-def bit_length(column: ColumnSchema) -> int:
-    """Return the bits of a BIT column."""
-    found = _BIT.match(column.type)
-    return int(found[1]) if found else 1
 
 
 def _temporal(array: pa.Array, column: ColumnSchema) -> pa.StringArray:
@@ -187,28 +172,4 @@ def _bits(array: pa.Array, length: int) -> pa.StringArray:
         return pa.array(texts.tolist(), pa.string(), mask=~valid)
     width = (length + 7) // 8
     data = np.ascontiguousarray(values.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]).reshape(-1)
-    return _base64(binary_array(np.arange(len(array) + 1, dtype=np.int32) * width, data, valid))
-
-
-def _hex(array: pa.Array) -> pa.StringArray:
-    return pa.array([None if value is None else f'"{value.hex()}"' for value in array.to_pylist()], pa.string())
-
-
-def _geometries(array: pa.Array) -> pa.StringArray:
-    """Return geometries (SRID in 4 bytes and WKB) as objects of the two."""
-    made: list[str | None] = []
-    for value in array.to_pylist():
-        if value is None:
-            made.append(None)
-            continue
-        srid = int.from_bytes(value[:_SRID_BYTES], "little")
-        wkb = base64.b64encode(value[_SRID_BYTES:]).decode("ascii")
-        made.append(f'{{"wkb":"{wkb}","srid":{srid or "null"}}}')
-    return pa.array(made, pa.string())
-
-
-_BYTES = ColumnSchema("", "blob", "binary")
-
-
-def _base64(array: pa.BinaryArray) -> pa.StringArray:
-    return json_literals(array, _BYTES)
+    return base64_text(binary_array(np.arange(len(array) + 1, dtype=np.int32) * width, data, valid))

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
-from databus.formats.debezium_values import base_type
+from databus.formats.literals import base_type, spaced
 from databus.formats.row_runs import MessageFacts, by_table, flag_member, gtids, runs
-from databus.formats.sql_texts import spaced
 from databus.rows.image_form import FORM_KEY
 from databus.rows.json_images import shown, with_points
 from databus.rows.json_pieces import Piece, Values, join
@@ -124,7 +123,7 @@ class MaxwellJson:
     def _of_one_column(self, rows: pa.RecordBatch) -> pa.BinaryArray | None:
         """Return the keys of one table's rows whose key has one column, None of others: its label is cut off."""
         ids = pc.unique(rows["schema_id"]).to_pylist()
-        names = json.loads(self.keys.get(ids[0], b"[]")) if len(ids) == 1 else ()
+        names: list[str] = json.loads(self.keys.get(ids[0], b"[]")) if len(ids) == 1 else []
         if len(names) != 1:
             return None
         head = _head(rows["database"][0].as_py(), rows["table"][0].as_py())

@@ -36,7 +36,7 @@ class ValueForm(Protocol):
 
     @property
     def changed_only(self) -> bool:
-        """Whether the before-image of an update that keeps its key holds changed columns alone."""
+        """Before-images of updates that keep their key hold changed columns alone."""
         ...
 
     def literals(self, batch: TableBatch, column: int) -> pa.StringArray:

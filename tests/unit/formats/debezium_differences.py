@@ -48,9 +48,9 @@ KNOWN: tuple[KnownDifference, ...] = (
 )
 
 OF_SOURCE = (
-    "`source.version` is that of databus; `source.pos` and `source.row` are of the transaction, as in the other envelope "
-    "(Debezium: of the event); `source.thread` is null; `source.ts_us` and `ts_ns` end with the millisecond, and are zeros "
-    "behind it; `ts_ms` at the top is the time of the batch's plan."
+    "`source.version` is that of databus; `source.pos` and `source.row` are of the transaction, as in the other "
+    "envelope (Debezium: of the event); `source.thread` is null; `source.ts_us` and `ts_ns` end with the millisecond, "
+    "and are zeros behind it; `ts_ms` at the top is the time of the batch's plan."
 )
 
 

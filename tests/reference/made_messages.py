@@ -18,7 +18,7 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan
 from databus.ops.decode.files import decode_files
 from databus.rows.emit import emit, emit_events
-from databus.rows.image_form import json_form
+from databus.rows.image_form import ImageForm, json_form
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.writer import _produce
@@ -123,21 +123,23 @@ class _Collected:
         pass
 
 
-def messages(table: str, *, envelope: str = "debezium", snapshot: bool = False) -> list[Message]:
+def messages(table: str, *, snapshot: bool = False, **options: Any) -> list[Message]:
     """Return the records of one table of the log, in its order.
 
     Args:
         table: without its database.
-        envelope: of the sink.
         snapshot: whether inserts are delivered as rows that a snapshot read.
+        options: of the sink.
     """
-    sink = Kafka(conn_id="kafka_east", envelope=envelope, ddl=envelope == "debezium")  # type: ignore[arg-type]
+    sink = Kafka(conn_id="kafka_east", ddl=not options, **options)
     collected = _Collected()
-    for rows in _rows(table, snapshot, statements=sink.ddl and not snapshot):
+    values = None if (form := sink.message_format()) is None else form.values
+    schemas = [item.schema for item, _ in decoded() if isinstance(item, TableBatch)]
+    for rows in _rows(table, snapshot, json_form({}, values=values), statements=sink.ddl and not snapshot):
         topics = {f"cdc.shop.{table}": 1, "cdc.shop._ddl": 1}
         names = pa.array([f"shop.{table}"] * rows.num_rows)
         rows = rows.append_column("route", names)  # noqa: PLW2901 - without a Route transform it is the table's name
-        encoder = KafkaEncoder(sink, plan(SinkPlan(partitions=topics)))
+        encoder = KafkaEncoder(sink, plan(SinkPlan(partitions=topics)), form).of_tables(schemas)
         _produce(collected, encoder.encode(rows, 0), {})
     return collected.messages
 
@@ -148,8 +150,7 @@ def plan(sink: SinkPlan) -> Plan:
     return Plan("default", "orders_to_kafka", 7, OffsetRange(*offsets), {"kafka": sink}, "hash", CLOCK)
 
 
-def _rows(table: str, snapshot: bool, *, statements: bool) -> Iterator[pa.RecordBatch]:
-    form = json_form({})
+def _rows(table: str, snapshot: bool, form: ImageForm, *, statements: bool) -> Iterator[pa.RecordBatch]:
     for item, transactions in decoded():
         if isinstance(item, TableEvent):
             if item.table == table and statements:
@@ -169,9 +170,10 @@ def _as_read(inserted: TableBatch) -> tuple[TableBatch, Transactions]:
     return batch_of(stored, head, 0), split._transactions(head, ChunkAddress("", "", 1, 0))
 
 
-def images(table: str) -> list[Image]:
+def images(table: str, **options: Any) -> list[Image]:
     """Return the after-images of a table's inserts."""
-    return [json.loads(m.value or "null", parse_float=_Digits)["after"] for m in messages(table) if m.value]
+    found = messages(table, **options)
+    return [json.loads(m.value or "null", parse_float=_Digits)["after"] for m in found if m.value]
 
 
 def as_json(value: Any) -> str:

@@ -18,6 +18,7 @@ from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from tests.reference.made_messages import Message, as_json, images, messages
 from tests.reference.markdown import plain
 from tests.reference.message_types import CHANGES, INVALID, MYSQL
+from tests.unit.formats.debezium_differences import KNOWN, OF_SOURCE
 
 TEMPLATE = Path(__file__).with_name("messages.md")
 """Prose of the page, with holes `{{name}}`."""
@@ -32,6 +33,14 @@ def text() -> str:
         "row_fields": _row_fields(),
         "row_example": ["```", messages("orders", envelope="row")[1].shown(), "```"],
         "types": _types(),
+        "debezium_row": ["```", messages("orders", types="debezium")[1].shown(), "```"],
+        "debezium_types": _debezium_types(),
+        "debezium_flagged": ["```", messages("odd", types="debezium")[0].shown(), "```"],
+        "debezium_key": ["```", messages("odd", types="debezium", schemas=True)[0].key or "", "```"],
+        "debezium_differences": [f"* {text}" for text in (OF_SOURCE, *(known.what for known in KNOWN))],
+        "maxwell_row": ["```", messages("orders", envelope="maxwell")[1].shown(), "```"],
+        "canal_row": ["```", messages("orders", envelope="canal")[1].shown(), "```"],
+        "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],
         "flags": _flags(),
         "flagged": _flagged(),
         "heartbeats": [HEARTBEATS],
@@ -99,6 +108,12 @@ def _types() -> Iterator[str]:
     (image,) = images("every_type")
     for number, form in enumerate(MYSQL):
         yield f"* **{form.ddl}**: `{as_json(image[f'c{number}'])}`. *Debezium*: {form.debezium}."
+
+
+def _debezium_types() -> Iterator[str]:
+    (image,) = images("every_type", types="debezium")
+    for number, form in enumerate(MYSQL):
+        yield f"* **{form.ddl}**: `{as_json(image[f'c{number}'])}`"
 
 
 def _flags() -> Iterator[str]:

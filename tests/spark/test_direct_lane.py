@@ -34,6 +34,7 @@ from databus.runtime.direct.lane import may_be_direct
 from databus.sinks import envelope
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.encoding import COLUMNS
+from databus.sinks.kafka.headers import HEADERS
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.memory import Memory, clear, records
 from databus.sources.mock.spec import Mock
@@ -42,6 +43,7 @@ from databus.testing.table_batches import Unrepresentable, batch, table, transac
 
 pytestmark = pytest.mark.spark
 
+CLOUD_EVENT = ("ce_specversion", "ce_source", "content-type", "ce_id", "ce_type", "ce_time", "ce_subject")
 CLOCK = dt.datetime(2026, 11, 21, 3, 4, 5, 678000, tzinfo=dt.UTC)
 TYPES = {
     "id": "bigint", "t": "tinyint", "u32": "int unsigned", "u64": "bigint unsigned", "bits": "bit(64)", "y": "year",
@@ -155,7 +157,9 @@ def test_the_encoders_agree(spark: Any, shape: str, gtid: bool) -> None:
         batch(bare, [(None, {"v": "x"}), ({"v": "x"}, {"v": None}), ({}, None)], transactions=[5, 5, 5]),
     ]
     events = STATEMENTS if shape == "debezium" else ()
-    spec = Kafka(conn_id="k", envelope=shape, ddl=shape == "debezium", slots=2)
+    chosen: dict[str, Any] = {"headers": HEADERS, "cloudevents": True} if shape == "row" else {}
+    spec = Kafka(conn_id="k", envelope=shape, ddl=shape == "debezium", slots=2, **chosen)
+    columns = (*COLUMNS, *(f"header:{name}" for name in (*HEADERS, *CLOUD_EVENT))) if chosen else COLUMNS
     pinned = plan(2, cdc__shop__types=6, cdc__shop__bare=3)
     connection = Connection(conn_id="k", conn_type="kafka", extra={"bootstrap.servers": "127.0.0.1:1"})
     sink = KafkaSink(spec, connection, FlowContext("the_flow", Settings("i", "", "")))
@@ -170,7 +174,7 @@ def test_the_encoders_agree(spark: Any, shape: str, gtid: bool) -> None:
         rows = piece.append_column("route", pa.array(names))
         for slot in (0, 1):
             encoded = encoder.encode(rows, slot)
-            assert tuple(encoded.schema.names) == COLUMNS
+            assert tuple(encoded.schema.names) == columns
             assert encoded.validate(full=True) is None
             assert set(encoded["slot"].to_pylist()) <= {slot}
             found.update({row["event_id"]: row for row in encoded.to_pylist()})

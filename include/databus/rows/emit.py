@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import FORM_KEY, VARIANT_FORM, ImageForm, Images
+from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.variant import arrow_schema
@@ -45,6 +45,7 @@ class _Origin:
     form: ImageForm
     marks: Ints | None
     keys: KeyEncoder | None
+    plain: Images | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,10 @@ def emit(
     # What a batch without images (all left out by a filter) gives has no after-image to look up.
     marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
     keys = form.keys(batch) if form.keys is not None else None
-    origin = _Origin(batch, transactions, server, prefix, form, marks, keys)
+    if form.values is not None:
+        keys = key_encoder(batch, form.values.key_literals)
+    plain = None if form.plain is None else form.plain(batch)
+    origin = _Origin(batch, transactions, server, prefix, form, marks, keys, plain)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
@@ -121,7 +125,7 @@ def emit_events(
     }
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
-    columns[FORM_KEY] = pa.nulls(n, pa.binary())
+    columns |= {field.name: pa.nulls(n, field.type) for field in _form_fields(form)}
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
@@ -203,13 +207,15 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "before": _taken(images, rows.before, origin.form),
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
-        "flags": row_flags(batch, rows.before, rows.after),
+        "flags": row_flags(batch, rows.before, rows.after, _more_flags(origin)),
         "absent": _absent(batch, np.where(named, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
     if origin.marks is not None and origin.form.marks is not None:
         gone = origin.marks[rows.before] & origin.form.marks.of_deletes(batch.schema.schema_id)
         columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
+    if origin.plain is not None:
+        columns |= {name: _taken(origin.plain, getattr(rows, of), origin.form) for name, of in PLAIN.items()}
     place = rows.change
     columns |= _provenance(
         origin.transactions,
@@ -224,6 +230,16 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
 def _at(keys: pa.BinaryArray, named: npt.NDArray[np.bool_]) -> pa.BinaryArray:
     """Return the keys of the rows that have one, null for the others."""
     return keys if named.all() else keys.take(pa.array(np.cumsum(named) - 1, mask=~named))
+
+
+def _more_flags(origin: _Origin) -> Mapping[int, Mapping[int, str]]:
+    values = origin.form.values
+    return {} if values is None else values.flags(origin.batch)
+
+
+def _form_fields(form: ImageForm) -> list[pa.Field]:
+    names = [] if form.values is None and form.keys is None else [FORM_KEY]
+    return [pa.field(name, pa.binary()) for name in [*names, *([] if form.plain is None else PLAIN)]]
 
 
 def _absent(batch: TableBatch, after: npt.NDArray[np.int32]) -> pa.ListArray:
@@ -297,6 +313,6 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
     schema = arrow_schema(form.kind)
     if form.marks is not None:
         schema = schema.append(pa.field(MARKS, pa.int64()))
-    if form.keys is not None:
-        schema = schema.append(pa.field(FORM_KEY, pa.binary()))
+    for field in _form_fields(form):
+        schema = schema.append(field)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

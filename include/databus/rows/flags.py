@@ -8,10 +8,13 @@ A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as th
 `claimed`, it stands as the text of a JSON object that says where in the segment store it is
 (`databus.binlog.segments.large_values`);
 `partial`, it is absent although it changed: the log holds only the differences of the document;
-`unjudged`, a row filter goes by it, and the change does not carry it.
+`unjudged`, a row filter goes by it, and the change does not carry it;
+`wrapped`, it is unsigned and above 2^63 - 1, and stands as the negative number of the same 64 bits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +28,7 @@ INVALID_DATE = "invalid_date"
 PARTIAL = "partial"
 CLAIMED = "claimed"
 UNJUDGED = "unjudged"
+WRAPPED = "wrapped"
 
 
 class RefusedBytes(bytes):
@@ -47,22 +51,31 @@ def no_flags(rows: int) -> pa.ListArray:
     return pa.nulls(rows, _TYPE)
 
 
-def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]) -> pa.ListArray:
+def row_flags(
+    batch: TableBatch,
+    before: npt.NDArray[np.int32],
+    after: npt.NDArray[np.int32],
+    more: Mapping[int, Mapping[int, str]] | None = None,
+) -> pa.ListArray:
     """Return the flags of each row, null without any.
 
     Args:
         batch: the decoded changes.
         before: per row its before-image in `batch.images`, -1 without.
         after: the same of its after-image.
+        more: column → image row → reason that only the form in which values are written has.
     """
     of_image = _image_flags(batch)
+    for column, rows in (more or {}).items():
+        for row, reason in rows.items():
+            of_image.setdefault(row, []).append(f"{batch.schema.columns[column].name}:{reason}")
     if not of_image:
         return no_flags(len(before))
     flagged = np.fromiter(of_image, np.int32)
     flags: list[list[str] | None] = [None] * len(before)
-    for image, rows in (("before", before), ("after", after)):
-        for row in np.flatnonzero(np.isin(rows, flagged)).tolist():
-            flags[row] = (flags[row] or []) + [f"{image}.{flag}" for flag in of_image[int(rows[row])]]
+    for image, numbers in (("before", before), ("after", after)):
+        for row in np.flatnonzero(np.isin(numbers, flagged)).tolist():
+            flags[row] = (flags[row] or []) + [f"{image}.{flag}" for flag in of_image[int(numbers[row])]]
     return pa.array(flags, _TYPE)
 
 

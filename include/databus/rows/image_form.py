@@ -14,7 +14,7 @@ import pyarrow as pa
 from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
-from databus.rows.json_images import ImageColumns
+from databus.rows.json_images import ImageColumns, ValueForm
 from databus.rows.keys import KeyEncoder
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
@@ -22,10 +22,6 @@ from databus.rows.violations import ImageMarks
 JSON_CHANGES = 16_384
 """Row changes written together as JSON: some 20 MB of text, so that writer and reader overlap from early on and what
 waits between them stays small."""
-
-
-FORM_KEY = "form_key"
-"""Column of rows whose keys are in a form of their own: the key in that form (binary); `key` stays canonical."""
 
 
 class Images(Protocol):
@@ -41,6 +37,13 @@ class Images(Protocol):
         ...
 
 
+FORM_KEY = "form_key"
+"""Column of rows whose values are in a form of their own: the key in that form (binary); `key` stays canonical."""
+
+PLAIN = {"plain_before": "before", "plain_after": "after"}
+"""Columns with the images in the usual form, beside those in a form of its own, where rows may be held back."""
+
+
 @dataclass(frozen=True)
 class ImageForm:
     """Image form: how row images are written.
@@ -51,7 +54,9 @@ class ImageForm:
         nulls: makes a column of so many nulls.
         changes_at_once: row changes that are written together.
         marks: what row checks say of the images; None for flows without.
-        keys: makes the encoder of the keys in the form's own way, for the column `FORM_KEY`; None for none.
+        values: form of the values, also in keys; None for the usual one.
+        plain: writes the images with values in the usual form beside, for rows that a check holds back; None for none.
+        keys: makes the encoder of the keys, where they are not those of `values`; None for none.
     """
 
     kind: pa.DataType
@@ -59,18 +64,30 @@ class ImageForm:
     nulls: Callable[[int], pa.Array]
     changes_at_once: int = MAX_IMAGES
     marks: ImageMarks | None = None
+    values: ValueForm | None = None
+    plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 
 
-def json_form(columns: ImageColumns, marks: ImageMarks | None = None) -> ImageForm:
-    """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are."""
+def json_form(columns: ImageColumns, marks: ImageMarks | None = None, *, values: ValueForm | None = None) -> ImageForm:
+    """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are.
+
+    Args:
+        columns: see `ImageColumns`.
+        marks: what row checks say of the images.
+        values: form of the values. Rows then have the column `form_key`, and where there are marks the columns
+            `plain_before` and `plain_after`.
+    """
+    plain = partial(json_images.encode, columns=columns)
     return ImageForm(
         pa.binary(),
-        partial(json_images.encode, columns=columns),
+        plain if values is None else partial(json_images.encode, columns=columns, form=values),
         lambda count: pa.nulls(count, pa.binary()),
         JSON_CHANGES,
         marks,
+        values,
+        plain if values is not None and marks is not None else None,
     )

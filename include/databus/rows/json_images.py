@@ -10,13 +10,14 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.decoding.table_batch import LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import UPDATE, LargeValue, TableBatch
 from databus.core.tables.schemas import TableSchema
 from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
@@ -24,9 +25,32 @@ from databus.rows.json_text import json_literals
 from databus.rows.keys import with_exceptions
 from databus.rows.variant import refuse_oversize
 from databus.rows.variant_columns import column_state
+from databus.rows.variant_kernels import ABSENT, VALUE
 
 ImageColumns = Mapping[int, Sequence[tuple[str, str]]]
 """schema_id → the columns of its images: (name at the source, name in the image); all of them where it is not named."""
+
+
+class ValueForm(Protocol):
+    """Form of values in images that are not written as this module does; picklable."""
+
+    @property
+    def changed_only(self) -> bool:
+        """Before-images of updates that keep their key hold changed columns alone."""
+        ...
+
+    def literals(self, batch: TableBatch, column: int) -> pa.StringArray:
+        """Return a column's values as JSON literals, one for each image, null for NULL."""
+        ...
+
+    def key_literals(self, batch: TableBatch, column: int) -> pa.StringArray:
+        """Return those of a key column; values that differ have different literals."""
+        ...
+
+    def flags(self, batch: TableBatch) -> Mapping[int, Mapping[int, str]]:
+        """Return column → image row → why the literal says less than the value."""
+        ...
+
 
 _ROWS_AT_ONCE = 2048
 """Rows written together: they stay in the processor's cache while one column after the other is filled in."""
@@ -60,8 +84,13 @@ class JsonImages:
         return binary_array(where, values, ~missing if missing.any() else None)
 
 
-def encode(batch: TableBatch, columns: ImageColumns) -> JsonImages:
+def encode(batch: TableBatch, columns: ImageColumns, form: ValueForm | None = None) -> JsonImages:
     """Render all images of a batch.
+
+    Args:
+        batch: the decoded changes.
+        columns: what the images hold.
+        form: how values are written; None for those of this module.
 
     Raises:
         DecodeError: a column whose Arrow type has no JSON form, or an image larger than a VARIANT may be.
@@ -71,8 +100,11 @@ def encode(batch: TableBatch, columns: ImageColumns) -> JsonImages:
     labels = [f"{json.dumps(name, ensure_ascii=False)}:".encode() for _, name in chosen]
     label_offsets = np.cumsum([0, *map(len, labels)], dtype=np.int64)
     label_text = np.frombuffer(b"".join(labels) or b" ", np.uint8)
-    arrays = [_literals(batch, column) for column, _ in chosen]
+    write = _literals if form is None else form.literals
+    arrays = [write(batch, column) for column, _ in chosen]
     states = [column_state(batch, column, array) for (column, _), array in zip(chosen, arrays, strict=True)]
+    if form is not None and form.changed_only:
+        leave_out_unchanged(batch, {column: number for number, (column, _) in enumerate(chosen)}, arrays, states)
     literals = [text(array) for array in arrays]
     sizes = np.empty((len(chosen), batch.images.num_rows), np.int64)
     for (offsets, _), state, row in zip(literals, states, sizes, strict=True):
@@ -85,6 +117,36 @@ def encode(batch: TableBatch, columns: ImageColumns) -> JsonImages:
         for (offsets, values), state, positions in zip(literals, states, sizes, strict=True):
             kernels.write_literals(offsets, values, state, kernels.NULL_TEXT, positions, start, stop, data)
     return JsonImages(where, data)
+
+
+def leave_out_unchanged(
+    batch: TableBatch,
+    place: Mapping[int, int],
+    arrays: Sequence[pa.StringArray],
+    states: Sequence[npt.NDArray[np.int8]],
+) -> None:
+    """Leave columns that an update did not change out of its before-image; those of a changed key stay whole.
+
+    Args:
+        batch: the decoded changes.
+        place: column → its number in the next two.
+        arrays: literals of each column.
+        states: of each column, written to.
+    """
+    pairs = np.flatnonzero((batch.op == UPDATE) & (batch.before_row >= 0) & (batch.after_row >= 0))
+    before, after = batch.before_row[pairs], batch.after_row[pairs]
+    names = {column.name: number for number, column in enumerate(batch.schema.columns)}
+    moved = np.zeros(len(pairs), np.bool_)
+    for name in batch.schema.primary_key:
+        values = batch.images.column(names[name])
+        both = (values.take(pa.array(before)), values.take(pa.array(after)))
+        moved |= ~np.asarray(pc.fill_null(pc.equal(*both), True))
+    before, after = before[~moved], after[~moved]
+    for number in place.values():
+        array, state = arrays[number], states[number]
+        equal = np.asarray(pc.fill_null(pc.equal(array.take(pa.array(before)), array.take(pa.array(after))), False))
+        same = (state[before] == state[after]) & (equal | (state[before] != VALUE))
+        state[before[same]] = ABSENT
 
 
 def _value_bytes(batch: TableBatch) -> Ints:
@@ -109,18 +171,18 @@ def _literals(batch: TableBatch, column: int) -> pa.StringArray:
     values = batch.images.column(column)
     literals = json_literals(values, batch.schema.columns[column])
     if pa.types.is_floating(values.type):
-        literals = _with_points(literals, values)
-    return with_exceptions(literals, {row: _shown(value) for row, value in batch.exceptions.get(column, {}).items()})
+        literals = with_points(literals, values)
+    return with_exceptions(literals, {row: shown(value) for row, value in batch.exceptions.get(column, {}).items()})
 
 
-def _shown(value: str | bytes | LargeValue) -> str:
+def shown(value: str | bytes | LargeValue) -> str:
     """Return the text of a value that its Arrow type cannot hold, bytes in base64 as everywhere in JSON."""
     if isinstance(value, LargeValue):
         raise TypeError("a value that was left in the log has to be moved out before its row is written")
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 
-def _with_points(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
+def with_points(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
     """Give whole floating-point numbers their ".0", which sets them apart from integers; keys go without."""
     whole = pc.fill_null(pc.equal(pc.floor(values), values), False)
     if not pc.any(whole).as_py():

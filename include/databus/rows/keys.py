@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,21 +63,31 @@ class KeyEncoder:
         return taken
 
 
-def key_encoder(batch: TableBatch) -> KeyEncoder | None:
-    """Return the encoder of a batch's keys, None for a table without a primary key."""
+def key_encoder(
+    batch: TableBatch, write: Callable[[TableBatch, int], pa.StringArray] | None = None
+) -> KeyEncoder | None:
+    """Return the encoder of a batch's keys, None for a table without a primary key.
+
+    Args:
+        batch: the decoded changes.
+        write: gives the literals of a column in another form; None for the canonical one.
+    """
     schema = batch.schema
     if not schema.primary_key:
         return None
     place = {column.name: c for c, column in enumerate(schema.columns)}
     chosen = [place[name] for name in schema.primary_key]
-    literals = [
-        with_exceptions(json_literals(batch.images.column(c), schema.columns[c]), batch.exceptions.get(c, {}))
-        for c in chosen
-    ]
+    literals = [(write or key_literals)(batch, c) for c in chosen]
     sets = np.array(batch.presence_sets, np.bool_).reshape(len(batch.presence_sets), len(schema.columns))
     return KeyEncoder(
         schema.full_name, schema.primary_key, tuple(literals), tuple(sets[:, c][batch.presence] for c in chosen)
     )
+
+
+def key_literals(batch: TableBatch, column: int) -> pa.StringArray:
+    """Return a key column's values as canonical JSON literals, one for each image."""
+    literals = json_literals(batch.images.column(column), batch.schema.columns[column])
+    return with_exceptions(literals, batch.exceptions.get(column, {}))
 
 
 def with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes | LargeValue]) -> pa.StringArray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.events import Op
 from databus.core.state.plan import Plan
+from databus.formats.row_runs import flag_member, gtids, runs
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import FLAGS_FIELD, code_version, connector
@@ -28,7 +28,7 @@ def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
         rows: `ROW_COLUMNS` with `before` and `after` as JSON objects.
         plan: names the flow and gives the top-level `ts_ms`.
     """
-    first, of_row = runs_of(rows)
+    first, of_row = runs(rows)
     shared = rows.select(SHARED).take(first)
     snapshot = pc.equal(shared["op"], Op.READ.value)
     query = b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"]))
@@ -43,7 +43,7 @@ def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
         query,
         b',"event_id":',
         Values(quoted(rows["event_id"])),
-        *_flags(rows["flags"], "flags"),
+        *flag_member(rows["flags"], "flags"),
         Values(_transaction(shared, snapshot, plan), of_row),
         *_total_order(rows, bool(pc.any(snapshot).as_py())),
     ]
@@ -70,7 +70,7 @@ def row(rows: pa.RecordBatch) -> pa.BinaryArray:
         Values(rows["ts_ms"].cast(pa.string())),
         b',"__event_id":',
         Values(quoted(rows["event_id"])),
-        *_flags(rows["flags"], FLAGS_FIELD),
+        *flag_member(rows["flags"], FLAGS_FIELD),
         b"}",
     ]
     return join(pieces, rows.num_rows)
@@ -89,7 +89,7 @@ def document(rows: pa.RecordBatch) -> pa.BinaryArray:
     pieces: list[Piece] = [
         Values(pc.binary_replace_slice(rows["after"], start=-1, stop=np.iinfo(np.int64).max, replacement=b"")),
         Values(pc.if_else(pc.is_valid(flags), comma, "")),
-        *_flags(flags, FLAGS_FIELD, comma=False),
+        *flag_member(flags, FLAGS_FIELD, comma=False),
         b"}",
     ]
     joined = join(pieces, rows.num_rows)
@@ -113,7 +113,7 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
         b',"server_id":',
         Values(shared["server_id"].cast(pa.string())),
         b',"gtid":',
-        Values(quoted(_gtid(shared))),
+        Values(quoted(gtids(shared))),
         b',"file":',
         Values(quoted(shared["log"])),
         b',"pos":',
@@ -126,7 +126,7 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
 def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
     """Return the text from the end of `source` up to the value of `total_order`, for snapshots to the end."""
     place = pc.binary_join_element_wise(shared["log"], shared["place"].cast(pa.string()), ":")
-    block = pc.binary_join_element_wise('{"id":', quoted(pc.coalesce(_gtid(shared), place)), ',"total_order":', "")
+    block = pc.binary_join_element_wise('{"id":', quoted(pc.coalesce(gtids(shared), place)), ',"total_order":', "")
     pieces: list[Piece] = [
         b'},"op":',
         Values(quoted(shared["op"])),
@@ -143,35 +143,3 @@ def _total_order(rows: pa.RecordBatch, snapshots: bool) -> list[Piece]:
         return [Values(number), b"}}"]
     end = pc.binary_join_element_wise(number, "}}", "")
     return [Values(pc.if_else(pc.equal(rows["op"], Op.READ.value), "", end))]
-
-
-def _flags(flags: pa.ListArray, name: str, *, comma: bool = True) -> list[Piece]:
-    """Return a last member that lists the flags of the few rows that have some; with a comma before it, by default."""
-    if flags.null_count == len(flags):
-        return []
-    lists = [None if row is None else json.dumps(row, ensure_ascii=False) for row in flags.to_pylist()]
-    return [
-        Values(
-            pa.array(["" if text is None else f'{"," if comma else ""}"{name}":{text}' for text in lists], pa.string())
-        )
-    ]
-
-
-def runs_of(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-    """Return the first row of each run of one transaction, table and operation, and each row's run."""
-    begins = np.zeros(rows.num_rows, np.bool_)
-    begins[:1] = True
-    for name in ("place", "schema_id", "op"):
-        codes = _codes(rows[name])
-        begins[1:] |= codes[1:] != codes[:-1]
-    # Statements have no schema: each names a table of its own.
-    begins |= np.asarray(rows["schema_id"]) < 0
-    return pa.array(np.flatnonzero(begins)), (np.cumsum(begins) - 1).astype(np.int32)
-
-
-def _codes(array: pa.Array) -> npt.NDArray[np.integer]:
-    return np.asarray(array if pa.types.is_integer(array.type) else array.dictionary_encode().indices)
-
-
-def _gtid(log: pa.RecordBatch) -> pa.StringArray:
-    return pc.if_else(pc.equal(log["transaction"], ""), pa.scalar(None, pa.string()), log["transaction"])

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
+    from databus.rows.json_images import ValueForm
     from databus.rows.violations import ImageMarks
 
 
@@ -28,12 +29,16 @@ class SplitRows(ABC):
         yield from self._rows(VARIANT_FORM)
 
     def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+        self,
+        columns: Mapping[int, Sequence[tuple[str, str]]],
+        marks: ImageMarks | None = None,
+        *,
+        values: ValueForm | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
-        yield from self._rows(json_form(columns, marks))
+        yield from self._rows(json_form(columns, marks, values=values))
 
     def read_in(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images in a form (see `ImageSplit`).

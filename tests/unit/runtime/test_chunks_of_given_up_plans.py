@@ -31,7 +31,7 @@ FILE = ChunkFile("1.chunk", "1", "demo.orders", CHUNK)
 class ChunkOfMock(MockSplit):
     """The first rows of the log as a chunk: rows of op "r" in all but name."""
 
-    def read_text(self, *_: Any) -> Iterator[pa.RecordBatch]:
+    def read_text(self, *_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
         for batch in rows_of(MockSplit(self.options, self.first, self.last)):
             ids = pa.array([f"snapshot-1-1-0:{n}:0" for n in range(len(batch))])
             yield batch.set_column(batch.schema.get_field_index("event_id"), "event_id", ids)

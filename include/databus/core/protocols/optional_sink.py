@@ -110,6 +110,20 @@ class ImageEncoder(DirectEncoder, Protocol):
 
 
 @runtime_checkable
+class FormEncoder(Protocol):
+    """A picklable encoder that may take values in a form of its own."""
+
+    @property
+    def values(self) -> Any | None:
+        """`ValueForm` in which it takes rows; None for the usual one."""
+        ...
+
+    def of_tables(self, tables: Sequence[TableSchema]) -> DirectEncoder:
+        """Return the encoder for a plan's tables, as the flow's transforms leave them; asked before anything else."""
+        ...
+
+
+@runtime_checkable
 class RawRecordEncoder(Protocol):
     """A picklable encoder of raw records."""
 

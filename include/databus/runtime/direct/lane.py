@@ -18,6 +18,7 @@ from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
+from databus.runtime.direct.required import encoder_of
 from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
 from databus.runtime.direct.row_counts import Taker, TaskCounts
 from databus.runtime.direct.task import Columns, DirectTask
@@ -87,7 +88,7 @@ def dispatch_direct(
     for name in writing_order(flow, batch.plan, session.sinks):
         sink = session.sinks[name]
         with naming(name):
-            encoder = cast("DirectSink", sink).encoder(batch.plan)
+            encoder = encoder_of(cast("DirectSink", sink), batch.plan, flow, planned)
             kind = DirectTask if passed else task_type(splits, encoder)  # raw records are not looked into
             task = kind(
                 flow=flow,

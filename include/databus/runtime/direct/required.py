@@ -1,4 +1,4 @@
-"""Sinks that need the direct lane: the refusal of a flow whose rows go through Spark."""
+"""Sinks that need the direct lane: their encoders, and the refusal of a flow whose rows go through Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from collections.abc import Iterator
 from databus.core.errors.config import ConfigError
 from databus.core.findings import Finding
 from databus.core.flow import Flow
-from databus.core.state.plan import SourcePlan
+from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FormEncoder
+from databus.core.state.plan import Plan, SourcePlan
 from databus.runtime.check import row_checks
+from databus.runtime.tables.column_lineage import written_tables
 
-_HINT = 'Take out what keeps the rows in Spark, or use format="json".'
+_HINT = 'Take out what keeps the rows in Spark, or use format="json", types="iso" and envelope="debezium" or "row".'
+
+
+def encoder_of(sink: DirectSink, plan: Plan, flow: Flow, planned: SourcePlan) -> DirectEncoder:
+    """Return a sink's encoder for the tables of a plan."""
+    encoder = sink.encoder(plan)
+    if isinstance(encoder, FormEncoder) and encoder.values is not None:
+        return encoder.of_tables(written_tables(flow, planned.tables))
+    return encoder
 
 
 def require_lane(flow: Flow, planned: SourcePlan) -> None:

@@ -82,8 +82,11 @@ def holding(flow: Flow) -> int:
 
 def held_rows(flow: Flow, rows: pa.RecordBatch) -> list[RejectedRow]:
     """Return rows of the direct lane as the quarantine keeps them."""
+    from databus.rows.image_form import PLAIN  # loads kernels, which a task with rows has
+
     names = [check.check_name for check in row_checks(flow)]
-    wanted = ("event_id", "database", "table", "key", MARKS, "log", "place", "op", "before", "after")
+    images = PLAIN if PLAIN.keys() <= set(rows.schema.names) else ("before", "after")
+    wanted = ("event_id", "database", "table", "key", MARKS, "log", "place", "op", *images)
     return [
         RejectedRow(
             event_id,

@@ -12,7 +12,7 @@ from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.sink import SinkSettingError
 from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols.optional_sink import DirectEncoder, ImageEncoder
+from databus.core.protocols.optional_sink import DirectEncoder, FormEncoder, ImageEncoder
 from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit, ImageSplit
 from databus.core.state.plan import SourcePlan
@@ -113,8 +113,10 @@ class DirectTask:
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yield the splits' rows with their images in the encoder's form."""
         if not isinstance(self.encoder, ImageEncoder):
+            values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
+            told = {} if values is None else {"values": values}
             for split in self.splits:
-                yield from split.read_text(self.columns, self.marks)
+                yield from split.read_text(self.columns, self.marks, **told)
             return
         form = self.encoder.image_form(self.columns, self.marks)
         for split in self.splits:

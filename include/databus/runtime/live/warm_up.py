@@ -59,6 +59,7 @@ def _newest(source: Source, after: Offset) -> SourcePlan | None:
 def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned: SourcePlan) -> list[DirectTask]:
     from databus.runtime.direct.lane import image_columns, is_direct
     from databus.runtime.direct.raw_records import task_type
+    from databus.runtime.direct.required import encoder_of
     from databus.runtime.direct.row_checks import image_marks
     from databus.runtime.direct.row_counts import Taker
     from databus.runtime.routing import outputs_of, prepare
@@ -77,7 +78,7 @@ def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned
     splits = cast("tuple[DirectSplit, ...]", tuple(source.splits(planned, 1)))
     columns, marks = image_columns(flow, planned), image_marks(flow, planned)
     nobody: Any = None
-    encoders = [cast("DirectSink", sink).encoder(plan) for sink in session.sinks.values()]
+    encoders = [encoder_of(cast("DirectSink", sink), plan, flow, planned) for sink in session.sinks.values()]
     return [
         task_type(splits, encoder)(flow, planned, splits, columns, marks, takers, number, False, encoder, nobody)
         for number, encoder in enumerate(encoders)

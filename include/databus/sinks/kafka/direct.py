@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,12 @@ import pyarrow.compute as pc
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.tables.schemas import TableSchema
+from databus.formats.row_runs import MessageFacts, MessageFormat
+from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
+from databus.sinks.envelope import code_version, connector
 from databus.sinks.kafka.encoding import COLUMNS
+from databus.sinks.kafka.headers import header_arrays
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
 
@@ -27,10 +32,21 @@ class KafkaEncoder:
     Attributes:
         spec: the sink as the flow wrote it down.
         plan: pins slots and partition counts.
+        format: format of the messages; None for the two that Spark's lane writes as well.
     """
 
     spec: Kafka
     plan: Plan
+    format: MessageFormat | None = None
+
+    @property
+    def values(self) -> ValueForm | None:
+        """Form of values in which it takes rows; None for the usual one."""
+        return None if self.format is None else self.format.values
+
+    def of_tables(self, tables: Sequence[TableSchema]) -> KafkaEncoder:
+        """Return the encoder with what its format says of a plan's tables, as their images are written."""
+        return self if self.format is None else replace(self, format=self.format.of_tables(tables, facts_of(self.plan)))
 
     def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
         """Return the rows of a slot as `encoding.COLUMNS`.
@@ -52,21 +68,24 @@ class KafkaEncoder:
             "topic": pa.array(topics, pa.string()).take(pa.array(of_row)),
             "partition": pa.array(partition, pa.int32(), mask=~known),
             "slot": pa.array(owner),
-            "value": self.values(rows),
+            "value": self._values(rows),
             "tombstone": deleted if self.spec.tombstones else pa.repeat(pa.scalar(False), rows.num_rows),
         }
-        made |= self.keys(rows)
+        made |= self._keys(rows)
         names = [*COLUMNS, *(name for name in made if name not in COLUMNS)]
-        return pa.RecordBatch.from_arrays([made[name] if name in made else rows[name] for name in names], names=names)
+        columns = {name: made[name] if name in made else rows[name] for name in names}
+        columns |= header_arrays(rows, self.spec, self.plan)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
-        """Return the records' values."""
+    def _keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return the records' keys as the column `key`, and more columns that belong to them."""
+        return {} if self.format is None else {"key": self.format.keys_of(rows)}
+
+    def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+        if self.format is not None:
+            return self.format.values_of(rows, facts_of(self.plan))
         debezium = self.spec.envelope == "debezium"
         return envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows)
-
-    def keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the records' keys as the column `key`, and more columns that belong to them."""
-        return {"key": rows["key"]}
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the distinct topics, and for each row which of them is its own."""
@@ -90,3 +109,8 @@ class KafkaEncoder:
         keyed = np.asarray(pc.is_valid(rows["key"]))
         hashed = np.asarray(rows["key_hash"]) % np.maximum(counts, 1)
         return np.where(keyed, hashed, 0).astype(np.int32), ~keyed | (counts > 0)
+
+
+def facts_of(plan: Plan) -> MessageFacts:
+    """Return what all messages of a plan share."""
+    return MessageFacts(code_version(), connector(plan), plan.live_flow, int(plan.clock.timestamp() * 1000), plan.batch)

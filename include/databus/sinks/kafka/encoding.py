@@ -8,6 +8,7 @@ from typing import Any
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.sinks import envelope
+from databus.sinks.kafka.headers import header_columns
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import DDL_TABLE, ILLEGAL, template_parts
 
@@ -15,7 +16,8 @@ _AS_READ = ("event_id", "ts_ms", "database", "table", "log", "place", "ordinal",
 
 COLUMNS = ("topic", "partition", "slot", "key", "value", "tombstone", *_AS_READ)
 """Columns of the encoded rows: topic string, partition int (NULL for a topic outside the plan), slot int, key and value
-binary, tombstone boolean (a record without a value follows), the others as in `ROW_COLUMNS`."""
+binary, tombstone boolean (a record without a value follows), the others as in `ROW_COLUMNS`; columns of headers may
+follow."""
 
 CANONICAL_KEY = "canonical_key"
 """Column beside them where keys are no JSON: the canonical keys, by which the quarantine knows rows."""
@@ -39,6 +41,7 @@ def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:
         value.cast("binary").alias("value"),
         (deleted & f.col("key").isNotNull() if spec.tombstones else f.lit(False)).alias("tombstone"),
         *_AS_READ,
+        *header_columns(spec, plan),
     )
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
-from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkUnavailableError, ValidationRefusedError
+from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
@@ -29,12 +29,13 @@ from databus.kafka.client import ClientSettings, LastError
 from databus.schema_registry.settings import registry_findings
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.amendment_effect import effect_of
-from databus.sinks.kafka.avro.registration import Registration, require_json
+from databus.sinks.kafka.avro.registration import Registration
 from databus.sinks.kafka.claim_register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
 from databus.sinks.kafka.marker_upkeep import abandon_slot, is_due, refresh_slot
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
+from databus.sinks.kafka.message_options import require_read_back
 from databus.sinks.kafka.preflight import keyless, probe
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
@@ -175,9 +176,12 @@ class KafkaSink:
         """Return the DataFrame of `encoding.COLUMNS`.
 
         Raises:
-            SinkSettingError: the format is written in the direct lane only.
+            SinkSettingError: the messages' form is one that Spark's lane cannot write.
         """
-        require_json(self.spec)
+        if option := self.spec.needs_direct_lane():
+            raise SinkSettingError(
+                f"sink {self.spec.sink_name}: {option} is written by the direct lane alone", code="lane_required"
+            )
         return encode(rows, self.spec, plan)
 
     def encoder(self, plan: Plan) -> DirectEncoder:
@@ -188,7 +192,7 @@ class KafkaSink:
             return AvroEncoder(self.spec, plan)
         from databus.sinks.kafka.direct import KafkaEncoder  # looking at records needs no kernels
 
-        return KafkaEncoder(self.spec, plan)
+        return KafkaEncoder(self.spec, plan, self.spec.message_format())
 
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer; it carries the topics' size limits and the connection.
@@ -305,14 +309,23 @@ class KafkaSink:
         return NewTopic(name, count, self.spec.replication_factor, config=config)
 
     def expected(self, encoded: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the state that encoded rows leave in their topics; see `ValidatedSink`."""
+        """Return the state that encoded rows leave in their topics; see `ValidatedSink`.
+
+        Raises:
+            ValidationRefusedError: the form of the messages is not read back.
+        """
+        require_read_back(self.spec)
         from databus.sinks.kafka.held_rows import expected_of
 
         return expected_of(encoded, self.spec.envelope)
 
     def held(self, outputs: Sequence[str]) -> SinkState:
-        """Open the state of topics, which must keep the last record of each key; see `ValidatedSink`."""
-        require_json(self.spec, ValidationRefusedError, "cannot be compared with tables")
+        """Open the state of topics, which must keep the last record of each key; see `ValidatedSink`.
+
+        Raises:
+            ValidationRefusedError: a topic forgets rows, or the form of the messages is not read back.
+        """
+        require_read_back(self.spec)
         from databus.sinks.kafka.held_rows import require_state
         from databus.sinks.kafka.held_topics import HeldTopics
 

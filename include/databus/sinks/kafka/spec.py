@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, OnReject, Profile
 from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.schema_registry.settings import CONN_TYPES, RegistrySettings
+from databus.sinks.kafka.message_options import MessageOptions
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -26,7 +27,7 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 
-class Kafka(SinkSpec):
+class Kafka(MessageOptions):
     """Rows to Kafka topics, exactly once for read_committed consumers.
 
     The record's key is the canonical JSON of the primary key and decides the partition as Kafka's default partitioner
@@ -38,9 +39,6 @@ class Kafka(SinkSpec):
         conn_id: Kafka connection, e.g. "kafka_east"; its extra holds librdkafka settings, at least bootstrap.servers.
         topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
             topic. Characters that Kafka does not allow become "_". Default "cdc.{route}".
-        envelope: "debezium" (default: before, after, source, op, ts_ms, transaction) or "row" (the columns of the row
-            plus __op, __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is
-            refused).
         format: "json" (default) or "avro": keys and values in Confluent's wire format, with schemas that are made from
             the tables and registered under TOPIC-key and TOPIC-value when a batch is planned. Needs `registry_conn_id`,
             envelope "debezium" and the direct lane (docs/reference/messages.md); TRUNCATE is not written then.
@@ -82,7 +80,6 @@ class Kafka(SinkSpec):
 
     conn_id: str
     topic: str = "cdc.{route}"
-    envelope: Literal["debezium", "row"] = "debezium"
     format: Literal["json", "avro"] = "json"
     registry_conn_id: str = ""
     partitions: int = Field(1, ge=1)
@@ -129,8 +126,8 @@ class Kafka(SinkSpec):
                 if self.registry_conn_id
                 else f"format={self.format!r} needs registry_conn_id, the connection of the schema registry"
             )
-        if self.format != "json" and (self.envelope != "debezium" or self.ddl):
-            raise ValueError(f"format={self.format!r} has envelope='debezium' only, and no schema changes (ddl)")
+        if self.format != "json" and (self.envelope != "debezium" or self.types != "iso" or self.ddl):
+            raise ValueError(f"format={self.format!r} has envelope='debezium' only, types='iso', and no ddl")
         return self
 
     @model_validator(mode="after")
@@ -152,7 +149,7 @@ class Kafka(SinkSpec):
 
     def needs_direct_lane(self) -> str:
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
-        return f'format="{self.format}"' if self.format != "json" else ""
+        return f'format="{self.format}"' if self.format != "json" else super().needs_direct_lane()
 
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""
@@ -208,7 +205,8 @@ class Kafka(SinkSpec):
 
     def image_fields(self, column: str) -> tuple[str, ...]:
         """Return both images' fields in the envelope that has them."""
-        return (f"before.{column}", f"after.{column}") if self.envelope == "debezium" else (column,)
+        images = {"debezium": ("before", "after"), "maxwell": ("data", "old"), "canal": ("data", "old")}
+        return tuple(f"{image}.{column}" for image in images.get(self.envelope, ())) or (column,)
 
     def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:
         """Return the member of the record's key."""

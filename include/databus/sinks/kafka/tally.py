@@ -17,6 +17,7 @@ from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.refusals import stopped
 from databus.core.errors.sink import RecordRejectedError, SinkSettingError
 from databus.sinks.kafka.encoding import CANONICAL_KEY
+from databus.sinks.kafka.headers import PREFIX, header_bytes
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
 
 _MANY_ROWS = 10_000
@@ -164,6 +165,7 @@ class MessageTally:
             np.asarray(pc.fill_null(pc.binary_length(batch[name]), 0)).astype(np.int64)
             for name in ("key", "value", "event_id")
         )
+        size = size + header_bytes(batch)
         smallest = min([DEFAULT_MAX_MESSAGE_BYTES, *self.limits.values()])
         if int(np.max(size, initial=0)) + RECORD_OVERHEAD_BYTES <= smallest:
             return np.ones(batch.num_rows, dtype=bool)
@@ -178,6 +180,7 @@ class MessageTally:
     def _reject(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():
             size = len(row["key"] or b"") + len(row["value"] or b"") + len(row["event_id"]) + RECORD_OVERHEAD_BYTES
+            size += sum(len(value) for name, value in row.items() if name.startswith(PREFIX) and value)
             self.rejected.append(
                 RejectedRow(
                     event_id=row["event_id"],

@@ -102,6 +102,11 @@ def _of_value(value: bytes | None) -> Change:
         return Change()
     if not isinstance(envelope, dict):
         return Change()
+    if envelope.keys() == {"schema", "payload"} and isinstance(envelope["payload"], dict):
+        envelope = envelope["payload"]
+    for name in ("event_id", "eventId"):  # of Maxwell's form and Canal's
+        if isinstance(envelope.get(name), str):
+            return of_event_id(envelope[name])
     source = envelope.get("source")
     if isinstance(source, dict) and "event_id" in source:
         return Change(

@@ -21,6 +21,7 @@ from databus.core.state.plan import Plan
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import MISSING, LastError, sink_error
 from databus.rows.columns import views
+from databus.sinks.kafka.headers import header_lists, of_tombstone
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
 from databus.sinks.kafka.second_reading import RereadableBatches, last_place, rows_until
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
@@ -315,16 +316,18 @@ def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callabl
     produce, poll = producer.produce, producer.poll
     grown = GrownTopics(producer, _GROWN_WITHIN_S)
     last_ms, stamp = None, ("ts_ms", "")
+    chosen = header_lists(batch)
     for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
         if ts_ms != last_ms:
             last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
-        headers = [("event_id", event_id), stamp]
+        headers = [("event_id", event_id), stamp] if chosen is None else chosen[row]
         while True:
             try:
                 # By position (on_delivery, timestamp, headers): names take a tenth of the call.
                 produce(topic, value, key, partition, reports.get(row), None, 0, headers)
                 if tombstone:
                     value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
+                    headers = of_tombstone(headers)
                     continue
                 break
             except BufferError:

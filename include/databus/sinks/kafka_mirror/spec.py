@@ -15,6 +15,7 @@ from databus.core.packages import require
 from databus.core.protocols.sink import Sink
 from databus.core.stored_options import SECOND, Duration, StoredOption
 from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
+from databus.sinks.kafka.message_options import NEW
 from databus.sinks.kafka.spec import Kafka
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ class MirrorTopics(Kafka):
         "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
         "max_bytes_per_s", "heartbeat",
     }  # fmt: skip
-    unused: ClassVar[frozenset[str]] = frozenset({"topic", "envelope", "tombstones", "ddl", "partitions", "profile"})
+    unused: ClassVar[frozenset[str]] = frozenset(
+        {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", *NEW}
+    )
     former_values: ClassVar[Mapping[str, Mapping[str, str]]] = {"too_large": {"claim": "large_value"}}
 
     source_conn_id: str

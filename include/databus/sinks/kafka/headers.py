@@ -1,0 +1,169 @@
+"""Headers of records: a set by choice, and those of CloudEvents, as columns beside `encoding.COLUMNS`.
+
+A sink with the two default headers has no such columns: its writer makes them of `event_id` and `ts_ms`. CloudEvents'
+are those of its Kafka protocol binding 1.0.2, "Binary Content Mode": attributes as headers with the prefix `ce_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from databus.core.events import Op
+from databus.core.state.plan import Plan
+from databus.sinks.envelope import connector
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from databus.sinks.kafka.message_options import MessageOptions
+
+Header = Literal["event_id", "ts_ms", "op", "table", "gtid", "position", "server_id", "flow", "batch"]
+HEADERS: tuple[str, ...] = get_args(Header)
+DEFAULT: tuple[Header, ...] = ("event_id", "ts_ms")
+
+PREFIX = "header:"
+"""Begins the names of columns that hold headers; a null is a header that the record does not have."""
+
+_CLOCK = ((3_600_000, 24), (60_000, 60), (1_000, 60), (1, 1_000))
+"""Milliseconds of hour, minute, second and millisecond, and how many of each there are."""
+
+CLOUD_EVENT = "ce_"
+"""Begins the names of CloudEvents' headers, which a tombstone does not have: it is no event."""
+
+KINDS = {
+    Op.CREATE: "create", Op.UPDATE: "update", Op.DELETE: "delete", Op.READ: "read", Op.TRUNCATE: "truncate",
+    Op.DDL: "schema_change",
+}  # fmt: skip
+"""Operation → last part of `ce_type`."""
+
+
+def has_columns(spec: MessageOptions) -> bool:
+    """Return whether a sink's headers are others than the two by default."""
+    return spec.cloudevents or tuple(spec.headers) != DEFAULT
+
+
+def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dict[str, pa.Array]:
+    """Return the headers of rows (`ROW_COLUMNS`) as columns, in their order; nothing for the two by default."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not has_columns(spec):
+        return {}
+    n = rows.num_rows
+
+    def text(name: str) -> Any:
+        return rows[name].cast(pa.string())
+
+    from databus.formats.row_runs import gtids
+
+    def joined(first: Any, second: Any, by: str) -> Any:
+        return pc.binary_join_element_wise(first, second, by)
+
+    made = {
+        "event_id": lambda: text("event_id"),
+        "ts_ms": lambda: text("ts_ms"),
+        "op": lambda: text("op"),
+        "table": lambda: joined(text("database"), text("table"), "."),
+        "gtid": lambda: gtids(rows),
+        "position": lambda: joined(text("log"), text("place"), ":"),
+        "server_id": lambda: text("server_id"),
+        "flow": lambda: pa.repeat(pa.scalar(plan.live_flow), n),
+        "batch": lambda: pa.repeat(pa.scalar(str(plan.batch)), n),
+    }
+    found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
+    if spec.cloudevents:
+        fixed = _fixed(plan)
+        ops = rows["op"].dictionary_encode()
+        kinds = pa.array([_type(plan, op) for op in ops.dictionary.to_pylist()], pa.string()).take(ops.indices)
+        # Seconds of a column of milliseconds have three digits behind the point.
+        times = pc.strftime(rows["ts_ms"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
+        found |= {f"{PREFIX}{name}": pa.repeat(pa.scalar(value), n) for name, value in fixed.items()}
+        found |= {
+            f"{PREFIX}ce_id": text("event_id"),
+            f"{PREFIX}ce_type": kinds,
+            f"{PREFIX}ce_time": times,
+            f"{PREFIX}ce_subject": joined(text("database"), text("table"), "."),
+        }
+    return found
+
+
+def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
+    """Return the same as Spark Columns over `ROW_COLUMNS`."""
+    from pyspark.sql import functions as f
+
+    if not has_columns(spec):
+        return []
+    made = {
+        "event_id": f.col("event_id"),
+        "ts_ms": f.col("ts_ms").cast("string"),
+        "op": f.col("op"),
+        "table": f.concat_ws(".", "database", "table"),
+        "gtid": f.when(f.col("transaction") != "", f.col("transaction")),
+        "position": f.concat_ws(":", f.col("log"), f.col("place").cast("string")),
+        "server_id": f.col("server_id").cast("string"),
+        "flow": f.lit(plan.live_flow),
+        "batch": f.lit(str(plan.batch)),
+    }
+    found = [made[name].alias(f"{PREFIX}{name}") for name in spec.headers]
+    if spec.cloudevents:
+        kind = f.lit(None).cast("string")
+        for op in KINDS:
+            kind = f.when(f.col("op") == op.value, _type(plan, op.value)).otherwise(kind)
+        day = f.date_add(f.lit("1970-01-01").cast("date"), f.floor(f.col("ts_ms") / 86_400_000).cast("int"))
+        ms = f.pmod(f.col("ts_ms"), f.lit(86_400_000))
+        parts = (f.pmod(f.floor(ms / unit), f.lit(of)) for unit, of in _CLOCK)
+        time = f.format_string("%sT%02d:%02d:%02d.%03dZ", day, *parts)  # in UTC, whatever the session's zone is
+        found += [f.lit(value).alias(f"{PREFIX}{name}") for name, value in _fixed(plan).items()]
+        found += [
+            f.col("event_id").alias(f"{PREFIX}ce_id"),
+            kind.alias(f"{PREFIX}ce_type"),
+            time.alias(f"{PREFIX}ce_time"),
+            f.concat_ws(".", "database", "table").alias(f"{PREFIX}ce_subject"),
+        ]
+    return found
+
+
+def header_bytes(batch: pa.RecordBatch) -> Any:
+    """Return int64[n], an upper bound of what the columns of headers add to each record; 0 without any."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    names = [name for name in batch.schema.names if name.startswith(PREFIX)]
+    around = sum(len(name) - len(PREFIX) + _AROUND for name in names)
+    sizes = (np.asarray(pc.fill_null(pc.binary_length(batch[name]), 0)).astype(np.int64) for name in names)
+    return sum(sizes, np.full(batch.num_rows, around, np.int64))
+
+
+_AROUND = 6
+"""Bytes of the two lengths of a header, at most."""
+
+
+def header_lists(batch: pa.RecordBatch) -> list[list[tuple[str, str]]] | None:
+    """Return each record's headers, None where the batch has no columns of them."""
+    names = [name for name in batch.schema.names if name.startswith(PREFIX)]
+    if not names:
+        return None
+    short = [name.removeprefix(PREFIX) for name in names]
+    columns = (batch[name].to_pylist() for name in names)
+    return [
+        [(name, value) for name, value in zip(short, values, strict=True) if value is not None]
+        for values in zip(*columns, strict=True)
+    ]
+
+
+def of_tombstone(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the headers of the tombstone behind a delete with these."""
+    return [header for header in headers if not header[0].startswith(CLOUD_EVENT) and header[0] != "content-type"]
+
+
+def _fixed(plan: Plan) -> Mapping[str, str]:
+    return {
+        "ce_specversion": "1.0",
+        "ce_source": f"/databus/{plan.live_flow}",
+        "content-type": "application/json",
+    }
+
+
+def _type(plan: Plan, op: str) -> str:
+    return f"databus.{connector(plan)}.{KINDS[Op(op)]}"

@@ -1,0 +1,55 @@
+"""Headers of Kafka records: chosen ones, and CloudEvents'."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from databus.core.errors import ConfigError
+from databus.sinks.kafka.headers import header_bytes, header_lists, of_tombstone
+from databus.sinks.kafka.spec import Kafka
+from tests.unit.formats.encoded_messages import encoded
+
+GTID = "f7ceba1a-e55e-11f1-96ca-02fc00000001"
+
+
+def _headers(**options: object) -> list[list[tuple[str, str]]]:
+    return [headers for batch in encoded("orders", **options) for headers in header_lists(batch) or []]
+
+
+def test_by_default_no_column_is_made() -> None:
+    (first, *_) = encoded("orders")
+    assert header_lists(first) is None
+    assert header_bytes(first).tolist() == [0] * first.num_rows
+
+
+def test_the_chosen_ones_in_their_order() -> None:
+    chosen = ("op", "event_id", "table", "gtid", "position", "server_id", "flow", "batch")
+    first, second, *_ = _headers(headers=chosen)
+    assert first == [
+        ("op", "c"), ("event_id", f"{GTID}:2:0:0"), ("table", "shop.orders"), ("gtid", f"{GTID}:2"),
+        ("position", "mysql-bin.000002:645"), ("server_id", "7"), ("flow", "orders_to_kafka"), ("batch", "7"),
+    ]  # fmt: skip
+    assert second[0] == ("op", "u")
+
+
+def test_cloud_events_of_any_envelope() -> None:
+    first, *_ = _headers(cloudevents=True, envelope="row")
+    assert dict(first) == {
+        "event_id": f"{GTID}:2:0:0", "ts_ms": "1777803630120", "ce_specversion": "1.0",
+        "ce_source": "/databus/orders_to_kafka", "content-type": "application/json", "ce_id": f"{GTID}:2:0:0",
+        "ce_type": "databus.mysql.create", "ce_time": "2026-05-03T10:20:30.120Z", "ce_subject": "shop.orders",
+    }  # fmt: skip
+    assert of_tombstone(first) == [("event_id", f"{GTID}:2:0:0"), ("ts_ms", "1777803630120")]
+
+
+def test_their_bytes_are_counted() -> None:
+    batch = pa.RecordBatch.from_pydict({"header:op": ["c", None], "value": [b"x", b"y"]})
+    assert header_bytes(batch).tolist() == [9, 8]
+    assert header_lists(batch) == [[("op", "c")], []]
+
+
+@pytest.mark.parametrize("headers", [("ts_ms",), ("event_id", "event_id"), ("event_id", "other")])
+def test_sets_that_are_refused(headers: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="headers"):
+        Kafka(conn_id="k", headers=headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
@@ -11,6 +11,7 @@ from databus.rows.frames.computed import ADDED, Computed, computed_column
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression, parse_expression
 from databus.rows.frames.expression_type import expression_type
 from databus.rows.frames.fields import Field, variant_path
+from databus.rows.frames.hidden import Hidden
 
 
 def image_expression(text: str) -> Expression:
@@ -131,6 +132,15 @@ def with_computed(
         for f in changes.fields[schema.schema_id]
     )
     return changes.with_fields(schema, list(fields))
+
+
+def computed_in_clear(changes: FrameChanges, hidden: Hidden) -> Iterator[tuple[TableSchema, str, str]]:
+    """Yield (table, column, input) of columns that are computed in clear from one that is hidden only behind them."""
+    for table in changes.tables:
+        sources = hidden.sources.get(table.schema_id, set())
+        for each in changes.fields[table.schema_id]:
+            if each.computed is not None and each.source not in sources:
+                yield from ((table, each.column.name, leaf) for leaf in sorted(each.computed.clear & sources))
 
 
 def _stored_name(name: str, fields: Iterable[Field]) -> str:

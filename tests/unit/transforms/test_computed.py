@@ -85,6 +85,7 @@ def test_a_renamed_added_column_leaves_its_name_free() -> None:
     changes = left(AddColumn(a="upper(email)"), RenameColumns({"a": "b"}), AddColumn(a="n + 1"), Mask("b"))
     assert (field(changes, "a").leaves(), field(changes, "b").leaves()) == (("n",), ("email",))
     assert field(changes, "a").column.spark_type == "int"
+    assert field(changes, "a").source != field(changes, "b").source
 
 
 def test_a_type_that_is_not_known_is_asked_for() -> None:

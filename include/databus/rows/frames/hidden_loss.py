@@ -162,8 +162,6 @@ def refuse_renamed(table: str, before: Collection[str], lacking: Collection[str]
 def in_clear(changes: FrameChanges, remembered: RememberedHidden) -> list[tuple[TableSchema, str, str]]:
     """Return definitions with a column that was hidden once and is not now, and its name in the stored rows.
 
-    A column is not hidden either where another one's value is computed from it in clear.
-
     Args:
         changes: what the transforms leave.
         remembered: what was hidden.
@@ -180,10 +178,7 @@ def in_clear(changes: FrameChanges, remembered: RememberedHidden) -> list[tuple[
                 continue
             stored = each.source if not each.source.startswith(ADDED) else next(iter(each.leaves()), "")
             found += [(schema, one, stored) for one in sorted({name, each.source.casefold()} & once) if stored]
-            if each.computed is not None:  # what is hidden behind it is shown by the order that the flow gives them
-                leaves = sorted(each.computed.clear - sources)
-                found += [(schema, leaf.casefold(), leaf) for leaf in leaves if leaf.casefold() in once]
-    return list(dict.fromkeys(found))
+    return found
 
 
 def but_for_those_here(tables: Sequence[TableSchema], hidden: Hidden, before: HiddenByTable) -> HiddenByTable:

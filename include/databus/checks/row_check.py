@@ -122,15 +122,6 @@ class RowCheck(CheckSpec):
         field = self._field(changes, schema)
         return None if field is None else field.source
 
-    def source_columns(self, changes: FrameChanges, schema: TableSchema) -> tuple[str, ...]:
-        """Return the source's names of the columns from which the value that is looked at in a table comes.
-
-        Raises:
-            ConfigError: a table meant by name does not have the column.
-        """
-        field = self._field(changes, schema) if self.applies_to(schema.full_name) else None
-        return () if field is None else field.leaves()
-
     def reads(self, column: ColumnSchema) -> bool:  # noqa: ARG002 - a check without options reads all types
         """Return whether `violated_by` can judge a column of this type."""
         return True
@@ -146,6 +137,15 @@ class RowCheck(CheckSpec):
     def label(self) -> str:
         """Return the check's name."""
         return self.check_name
+
+    def source_columns(self, changes: FrameChanges, schema: TableSchema) -> tuple[str, ...]:
+        """Return the source's names of the columns from which the value that is looked at in a table comes.
+
+        Raises:
+            ConfigError: a table meant by name does not have the column.
+        """
+        field = self._field(changes, schema) if self.applies_to(schema.full_name) else None
+        return () if field is None else field.leaves()
 
     def _field(self, changes: FrameChanges, schema: TableSchema) -> Field | None:
         field = changes.field(self.column, schema)

@@ -40,13 +40,19 @@ if TYPE_CHECKING:
     from databus.sources.mysql.snapshot_options import SnapshotOptions as SnapshotOptions
     from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
     from databus.sources.simple import SimpleSource as SimpleSource
+    from databus.transforms.add_column import AddColumn as AddColumn
+    from databus.transforms.cast import Cast as Cast
     from databus.transforms.drop import DropColumns as DropColumns
+    from databus.transforms.extract import Extract as Extract
     from databus.transforms.filter import Filter as Filter
     from databus.transforms.hash import Hash as Hash
+    from databus.transforms.lookup import Lookup as Lookup
     from databus.transforms.mask import Mask as Mask
     from databus.transforms.project import Project as Project
+    from databus.transforms.python_function import PythonFunction as PythonFunction
     from databus.transforms.rename import RenameColumns as RenameColumns
     from databus.transforms.route import Route as Route
+    from databus.transforms.truncate import Truncate as Truncate
 
     __version__: str
 
@@ -54,14 +60,17 @@ _OWN = {"Batching": "databus.core.batching", "Flow": "databus.core.flow"}
 
 __all__ = [
     "AcceptedValues",
+    "AddColumn",
     "AlertWhen",
     "Batching",
+    "Cast",
     "Console",
     "Decodable",
     "DropColumns",
     "Elasticsearch",
     "Email",
     "Expectations",
+    "Extract",
     "Filter",
     "Flow",
     "Freshness",
@@ -70,6 +79,7 @@ __all__ = [
     "InRange",
     "Kafka",
     "KafkaTopics",
+    "Lookup",
     "Mask",
     "Memory",
     "Mirror",
@@ -81,6 +91,7 @@ __all__ = [
     "NotNull",
     "Notifier",
     "Project",
+    "PythonFunction",
     "RangePartition",
     "RenameColumns",
     "Route",
@@ -88,6 +99,7 @@ __all__ = [
     "SimpleSink",
     "SimpleSource",
     "SnapshotOptions",
+    "Truncate",
     "Volume",
     "Webhook",
     "__version__",

@@ -28,6 +28,12 @@ TRANSFORMS = {
     "mask": "databus.transforms.mask:Mask",
     "hash": "databus.transforms.hash:Hash",
     "route": "databus.transforms.route:Route",
+    "add_column": "databus.transforms.add_column:AddColumn",
+    "cast": "databus.transforms.cast:Cast",
+    "truncate": "databus.transforms.truncate:Truncate",
+    "extract": "databus.transforms.extract:Extract",
+    "lookup": "databus.transforms.lookup:Lookup",
+    "python_function": "databus.transforms.python_function:PythonFunction",
 }
 CHECKS = {
     "not_null": "databus.checks.not_null:NotNull",

@@ -138,6 +138,15 @@ class RowCheck(CheckSpec):
         """Return the check's name."""
         return self.check_name
 
+    def source_columns(self, changes: FrameChanges, schema: TableSchema) -> tuple[str, ...]:
+        """Return the source's names of the columns from which the value that is looked at in a table comes.
+
+        Raises:
+            ConfigError: a table meant by name does not have the column.
+        """
+        field = self._field(changes, schema) if self.applies_to(schema.full_name) else None
+        return () if field is None else field.leaves()
+
     def _field(self, changes: FrameChanges, schema: TableSchema) -> Field | None:
         field = changes.field(self.column, schema)
         if field is None and self.tables != EVERY_TABLE:

@@ -113,7 +113,7 @@ class Filter(TableTransform):
             return ()
         names = (found.name for found in parse_expression(self.condition).identifiers)
         fields = (changes.field(name, table) for name in names)
-        return tuple(dict.fromkeys(field.source for field in fields if field is not None))
+        return tuple(dict.fromkeys(leaf for field in fields if field is not None for leaf in field.leaves()))
 
     def label(self) -> str:
         """Return the condition, and what is not done of rows that leave it."""

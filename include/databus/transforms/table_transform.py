@@ -120,3 +120,12 @@ class ColumnsTransform(TableTransform):
     def _hidden_else(self, found: list[str], missed: list[str]) -> list[str]:  # noqa: ARG002 - one kind hides the rest
         """Return which of the columns that a table lacks would be hidden if they were there."""
         return missed
+
+
+def by_column(options: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """Return options with those that are none gathered as `columns`: the arguments that name a column."""
+    named = {name: value for name, value in options.items() if name not in known}
+    if not named:
+        return options
+    rest = {name: value for name, value in options.items() if name in known}
+    return {**rest, "columns": {**rest.get("columns", {}), **named}}

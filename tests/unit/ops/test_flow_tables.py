@@ -10,23 +10,28 @@ from typing import Any
 import pytest
 
 from databus import (
+    AddColumn,
     DropColumns,
     Elasticsearch,
     Expectations,
+    Extract,
     Filter,
     Flow,
     Hash,
     HashPartition,
     Kafka,
     KafkaTopics,
+    Lookup,
     Mask,
     ModuloPartition,
     MysqlBinlog,
     NotNull,
     Project,
+    PythonFunction,
     RenameColumns,
     Route,
     Schema,
+    Truncate,
 )
 from databus.cli import run as moving
 from databus.connections.environment import EnvironmentConnections
@@ -136,6 +141,34 @@ def test_an_unknown_column_of_a_transform_is_an_error(transform: Any, column: st
     assert (finding.level, finding.code) == (Level.ERROR, "column_unknown")
     assert finding.message == f"shop.orders has no column {column!r}"
     assert finding.hint.startswith("Did you mean email? Columns of shop.orders: id, Amount, email.")
+
+
+@pytest.mark.parametrize(
+    ("transform", "code"),
+    [
+        (AddColumn(upper="upper(emial)", tables=("shop.orders",)), "column_unknown"),
+        (AddColumn(email="upper(email)", tables=("shop.orders",)), "column_exists"),
+        (AddColumn(twice="amount * 2", tables=("shop.orders",)), "column_type_unknown"),
+        (Truncate("amount", 4), "column_not_text"),
+        (Lookup("amount", {1: "one"}, into="word"), "lookup_key"),
+        (Extract("email", path="$.a", into="AMOUNT"), "column_exists"),
+        (PythonFunction("no.such:f", inputs=("id",), into="x"), "python_function"),
+    ],
+    ids=lambda part: getattr(part, "kind", part),
+)
+def test_a_column_that_cannot_be_computed_is_an_error_before_a_row_is_read(transform: Any, code: str) -> None:
+    found = wrong(flow(transform))
+    assert {(each.level, each.code) for each in found} == {(Level.ERROR, code)}
+
+
+def test_a_value_in_clear_of_a_column_that_is_hidden_later_is_warned_of() -> None:
+    only_orders = {"tables": ("shop.orders",)}
+    finding = only(flow(AddColumn(upper="upper(email)", **only_orders), Mask("email")))
+    assert (finding.level, finding.code) == (Level.WARN, "hidden_column_computed")
+    assert finding.message == "column upper is computed from email in clear: mask email stands behind it"
+    assert wrong(flow(Mask("email"), AddColumn(upper="upper(email)", **only_orders))) == []
+    assert wrong(flow(AddColumn(upper="upper(email)", **only_orders), Mask("email", "upper"))) == []
+    assert wrong(flow(Truncate("email", 3), Mask("email"))) == []
 
 
 def test_a_filter_of_all_tables_needs_its_column_in_each() -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from databus import (
+    AddColumn,
     DropColumns,
     Elasticsearch,
     Filter,
@@ -21,6 +22,7 @@ from databus import (
     RangePartition,
     RenameColumns,
     Route,
+    Truncate,
 )
 from databus.core.flow_specs import TransformSpec
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
@@ -106,6 +108,25 @@ def test_columns_are_followed_through_transforms_in_their_order() -> None:
         FieldLineage("", "amt", (ColumnStep(label),)),
         FieldLineage("", "status", (ColumnStep(label),)),
     )
+
+
+def test_an_added_column_comes_from_the_columns_of_its_expression_with_their_steps() -> None:
+    add, again = AddColumn(contact="concat(email, status)", one="1"), AddColumn(both="contact || CAST(amt AS string)")
+    cut = Truncate("status", 3)
+    (found,) = lineage(Mask("email"), add, cut, again, RenameColumns({"contact": "c"}), DropColumns("email", "amt"))
+    told = [(f.field, f.column, [step.label for step in f.steps]) for f in found.fields]
+    assert told[2:] == [
+        ("card_number", "card_number", []),
+        ("status", "status", [cut.label()]),
+        ("c", "email", ["mask email", add.label()]),
+        ("c", "status", [add.label()]),
+        ("both", "email", ["mask email", add.label(), again.label()]),
+        ("both", "status", [add.label(), again.label()]),
+        ("both", "amt", [again.label()]),
+    ]
+    checks = (NotNull("contact"),)
+    (found,) = lineage(AddColumn(contact="concat(email, status)"), checks=checks)
+    assert [f.column for f in found.filters] == ["email", "status"]
 
 
 def test_an_envelope_and_a_document_name_the_fields() -> None:

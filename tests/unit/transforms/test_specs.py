@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,19 @@ from databus.core.errors import ConfigError
 from databus.core.flow_specs import TransformSpec
 from databus.core.spec import options_of
 from databus.registry import spec_class
+from databus.transforms.add_column import AddColumn
+from databus.transforms.cast import Cast
 from databus.transforms.drop import DropColumns
+from databus.transforms.extract import Extract
 from databus.transforms.filter import Filter
 from databus.transforms.hash import Hash
+from databus.transforms.lookup import Lookup
 from databus.transforms.mask import Mask
 from databus.transforms.project import Project
+from databus.transforms.python_function import PythonFunction
 from databus.transforms.rename import RenameColumns
 from databus.transforms.route import Route
+from databus.transforms.truncate import Truncate
 
 SPECS = [
     Filter("amount > 1", tables=("shop.*",)),
@@ -28,7 +36,14 @@ SPECS = [
     Mask("a", keep_last=4),
     Hash("a", "b", tables=("x.y",)),
     Route({"shop.*": "shop"}, default="rest"),
+    AddColumn({"tables": "upper(a)"}, b="a > 1", tables=("shop.*",)),
+    Cast(a="INTEGER", b="Decimal(12, 2)", on_failure="null"),
+    Truncate({"a": 100, "b": 4}),
+    Extract("doc", path="$.a['b c'][0]", into="c", type="bigint"),
+    PythonFunction("a.b:c", inputs=("a", "b"), into="c", type="decimal(4, 2)"),
+    Lookup("a", {7: Decimal("2.50"), True: 3, "x": 4.5}, into="c", type="decimal(4,2)", missing="hold"),
 ]
+KINDS = [type(spec) for spec in SPECS]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.kind)
@@ -41,9 +56,16 @@ def test_a_spec_is_rebuilt_from_its_json(spec: TransformSpec) -> None:
 def test_columns_by_position_and_by_name_are_the_same() -> None:
     assert DropColumns("a", "b") == DropColumns(columns=("a", "b"))
     assert Filter("a = 1") == Filter(condition="a = 1")
+    assert AddColumn(b="a") == AddColumn({"b": "a"}) == AddColumn(columns={"b": "a"})
+    assert Cast(a="short") == Cast({"a": "smallint"})
+    assert Truncate("a", 5) == Truncate({"a": 5})
+    assert Lookup("a", {True: "x", 7: "y\nz"}, into="b") == Lookup.of_csv(
+        "a", 'k,x,v\n7,,"y\nz"\ntrue,,x\n', key="k", value="v", into="b"
+    )
+    assert Extract("a", path="$.b", into="c") == Extract(column="a", path="$.b", into="c", type="STRING")
 
 
-@pytest.mark.parametrize("kind", [DropColumns, Project, Mask, Hash, Filter, RenameColumns, Route])
+@pytest.mark.parametrize("kind", list(dict.fromkeys(KINDS)))
 def test_nothing_to_do_is_refused(kind: type[TransformSpec]) -> None:
     with pytest.raises(ConfigError):
         kind()
@@ -56,6 +78,46 @@ def test_a_bad_condition_is_refused_with_file_and_line(condition: str) -> None:
         Filter(condition)
     assert f"{__file__}:{line}: Filter: condition:" in raised.value.message
     assert "condition" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: AddColumn(x="before.a"), "before.a: it is computed in each image from that image"),
+        (lambda: AddColumn(x="_op"), "_op is the row's"),
+        (lambda: AddColumn(x="uuid()"), "uuid"),
+        (lambda: AddColumn(x="CAST(a AS array<int>)"), "is no type of a column"),
+        (lambda: AddColumn({" ": "a"}), "is no name of a column"),
+        (lambda: AddColumn({"'?.": "a"}), "cannot be said"),
+        (lambda: AddColumn(table=("shop.o",)), "columns.table"),
+        (lambda: Cast(a="varchar"), "'varchar' is no type of a column: tinyint"),
+        (lambda: Cast(a="decimal(39,2)"), "is no type"),
+        (lambda: Cast(a="decimal(4,5)"), "is no type"),
+        (lambda: Truncate("a", 0), "greater than or equal to 1"),
+        (lambda: Truncate("a"), "columns.a"),
+        (lambda: Extract("d", path="a.b", into="c"), "is no path to one value"),
+        (lambda: Extract("d", path="$.a[*]", into="c"), "is no path to one value"),
+        (lambda: Extract("d", path="$.a", into="c", type="json"), "is no type"),
+        (lambda: Extract("d", path="$.a", into=""), "into"),
+        (lambda: Lookup("a", {}, into="b"), "values"),
+        (lambda: Lookup("a", {"x": None}, into="b"), "values.x"),
+        (lambda: Lookup("a", {1: "a", "1": "b"}, into="b"), "two keys are the same text"),
+        (lambda: Lookup("a", {"x": "y" * 70_000}, into="b"), "bytes as JSON"),
+        (lambda: Lookup("a", {"x": "1"}, into="b", type="timestamp"), "are no timestamp"),
+        (lambda: Lookup("a", {"x": 128}, into="b", type="tinyint"), "128 under 'x' is no tinyint"),
+        (lambda: Lookup("a", {"x": "1_0"}, into="b", type="int"), "is no int"),
+        (lambda: Lookup("a", {"x": "1.234"}, into="b", type="decimal(4,2)"), "is no decimal(4,2)"),
+        (lambda: Lookup("a", {"x": 100}, into="b", type="decimal(4,2)"), "is no decimal(4,2)"),
+        (lambda: Lookup("a", {"x": "20240131"}, into="b", type="date"), "is no date"),
+        (lambda: Lookup("a", {"x": "yes"}, into="b", type="boolean"), "is no boolean"),
+        (lambda: Lookup.of_csv("a", "k,v\n1,2\n", key="key", value="v", into="b"), "has no column key"),
+        (lambda: Lookup.of_csv("a", "k,v\n1,2\n1,3", key="k", value="v", into="b"), "has the key '1' twice"),
+    ],
+)
+def test_what_no_value_can_be_computed_by_is_refused(build: Callable[[], TransformSpec], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        build()
+    assert said in raised.value.message
 
 
 def test_what_is_done_of_rows_that_leave_is_seen_and_decides_the_output() -> None:

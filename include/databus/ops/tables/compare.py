@@ -45,6 +45,7 @@ from databus.ops.tables.wants import (
     wants_of,
 )
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.computing import computed_in_clear
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
@@ -185,6 +186,8 @@ class _ServerTables:
             lacks = [] if asked is None else list(self._unknown(asked, changes))
             yield from (lack.finding for lack in lacks)
             changes = yield from self._left_by(spec, asked, changes, lacks)
+        if changes is not None:
+            yield from self._in_clear(changes)
         for asked in asked_by_checks(self._flow):
             if asked.told:
                 continue
@@ -192,6 +195,14 @@ class _ServerTables:
             left = plain if asked.columns.at_source else changes
             if left is not None:
                 yield from (lack.finding for lack in self._unknown(asked, left))
+
+    def _in_clear(self, changes: FrameChanges) -> Iterator[Finding]:
+        """Warn of columns whose values show one that is hidden behind them; it may be meant so."""
+        for table, name, leaf in computed_in_clear(changes, self._hidden):
+            by = self._hidden.hides(table.full_name, leaf) or "a later transform"
+            message = f"column {name} is computed from {leaf} in clear: {by} stands behind it"
+            hint = f"Put what hides {leaf} first, or leave it so where {name} is to show it."
+            yield Finding(f"transforms of {table.full_name}", Level.WARN, message, hint, "hidden_column_computed")
 
     def _left_by(
         self, spec: TransformSpec, asked: ColumnRequirement | None, changes: FrameChanges, lacks: Sequence[Lack]

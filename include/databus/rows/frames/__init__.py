@@ -1,1 +1,1 @@
-"""Rows as Spark DataFrames: views by table, conditions, hidden columns. Imports `pyspark.sql.functions` at most."""
+"""Rows as Spark DataFrames: views by table, conditions, computed and hidden columns. Opens no session."""

@@ -29,7 +29,7 @@ class FrameChanges:
 
     Attributes:
         rows: DataFrame of `ROW_COLUMNS`, `route` (string, `database.table` at first), `filtered` (boolean) and
-            `unjudged` (string, why a filter cannot judge the row; NULL where all could).
+            `unjudged` (string, why a transform holds the row back; NULL where none does).
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
@@ -188,12 +188,12 @@ class FrameChanges:
     def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
         gone = set(names)
-        return self._with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name not in gone])
+        return self.with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name not in gone])
 
     def with_columns_kept(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Keep but these columns of one table in both images; the record's key does not change."""
         kept = set(names)
-        return self._with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name in kept])
+        return self.with_fields(schema, [f for f in self.fields[schema.schema_id] if f.column.name in kept])
 
     def with_columns_renamed(self, schema: TableSchema, names: Mapping[str, str]) -> FrameChanges:
         """Rename columns of one table, present name → new name, in both images; the record's key stays the source's.
@@ -210,13 +210,34 @@ class FrameChanges:
                 hint="Drop or rename the column that has the name already.",
             )
         key = tuple(names.get(name, name) for name in schema.primary_key)
-        return self._with_fields(replace(schema, primary_key=key), fields)
+        return self.with_fields(replace(schema, primary_key=key), fields)
 
     def with_columns_replaced(self, schema: TableSchema, names: Iterable[str], rewrite: Rewrite) -> FrameChanges:
         """Replace the values of columns of one table by text, in both images; NULL stays NULL, absent stays absent."""
         changed = set(names)
         fields = [f.rewritten(rewrite) if f.column.name in changed else f for f in self.fields[schema.schema_id]]
-        return self._with_fields(schema, fields)
+        return self.with_fields(schema, fields)
+
+    def with_fields(self, schema: TableSchema, fields: Sequence[Field]) -> FrameChanges:
+        """Give one table other columns, in this order."""
+        present = replace(schema, columns=tuple(f.column for f in fields))
+        tables = tuple(present if t.schema_id == schema.schema_id else t for t in self.tables)
+        return replace(
+            self,
+            tables=tables,
+            fields={**self.fields, schema.schema_id: tuple(fields)},
+            edited=self.edited | {schema.schema_id},
+        )
+
+    def with_held(self, cause: Any) -> FrameChanges:
+        """Hold rows back that a transform cannot change as asked; those that are held already keep their cause.
+
+        Args:
+            cause: string Column, why a row is held back, e.g. "cast(amount)"; NULL where it goes on.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return replace(self, rows=self.rows.withColumn("unjudged", F.coalesce("unjudged", cause)))
 
     def materialize(self) -> Any:
         """Return the DataFrame, images rebuilt where a transform changed them; types are kept, absent stays absent."""
@@ -231,16 +252,6 @@ class FrameChanges:
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
         return FrameChanges(rows, self.tables, fields, hidden=self.hidden)
-
-    def _with_fields(self, schema: TableSchema, fields: Sequence[Field]) -> FrameChanges:
-        present = replace(schema, columns=tuple(f.column for f in fields))
-        tables = tuple(present if t.schema_id == schema.schema_id else t for t in self.tables)
-        return replace(
-            self,
-            tables=tables,
-            fields={**self.fields, schema.schema_id: tuple(fields)},
-            edited=self.edited | {schema.schema_id},
-        )
 
     def _rebuilt(self, image: str) -> str:
         cases = "".join(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.rows.frames.computed import Computed
 
 Rewrite = Callable[[str], str]
 """SQL of a value's text (bytes, for binary columns) → SQL of the text that takes its place; NULL is kept outside."""
@@ -21,15 +22,26 @@ class Field:
 
     Attributes:
         column: its present name and type.
-        source: its name inside the stored VARIANT.
-        stored_binary: whether the stored value is binary.
-        rewrites: what has replaced its value, in order.
+        source: its name inside the stored VARIANT; of a column that a transform adds, one that no row holds.
+        stored_binary: whether the stored value, or the computed one, is binary.
+        rewrites: what has replaced its value by text, in order.
+        computed: expression of its value, before the rewrites; None where it is the stored one.
     """
 
     column: ColumnSchema
     source: str
     stored_binary: bool = False
     rewrites: tuple[Rewrite, ...] = ()
+    computed: Computed | None = None
+
+    @classmethod
+    def of_computed(cls, column: ColumnSchema, source: str, computed: Computed) -> Field:
+        """Return a column of a computed value; `source` is the stored name of the one in whose place it is."""
+        return cls(column, source, computed.type == "binary", computed=computed)
+
+    def leaves(self) -> tuple[str, ...]:
+        """Return the stored names of the columns that its value comes from, each once."""
+        return (self.source,) if self.computed is None else tuple(dict.fromkeys(self.computed.leaves()))
 
     def renamed(self, name: str) -> Field:
         """Return the field under another name."""
@@ -41,11 +53,17 @@ class Field:
         return replace(self, column=text, rewrites=(*self.rewrites, rewrite))
 
     def raw(self, image: str) -> str:
-        """Return SQL of the stored value as VARIANT; SQL NULL where the image has no such column."""
-        path = sql_string(variant_path(self.source))
+        """Return SQL of the stored or computed value as VARIANT; SQL NULL where the image has no such column."""
         if image in ("before", "after"):
+            if self.computed is not None:
+                return self.computed.variant(image)
+            path = sql_string(variant_path(self.source))
             return f"variant_get(`{image}`, {path}, 'variant')"
         return f"coalesce({self.raw('after')}, {self.raw('before')})"
+
+    def present(self, image: str) -> str:
+        """Return SQL that is true where an image ("before" or "after") has the column, NULL or not."""
+        return f"({self.raw(image)} IS NOT NULL)" if self.computed is None else f"({self.computed.present(image)})"
 
     def variant(self, image: str) -> str:
         """Return SQL of the value as VARIANT: SQL NULL where absent, VARIANT null for NULL."""
@@ -60,6 +78,11 @@ class Field:
         if self.rewrites:
             raw = self.raw(image)
             return f"CASE WHEN {raw} IS NOT NULL AND NOT is_variant_null({raw}) THEN {self._rewritten(raw)} END"
+        if self.computed is not None:
+            if image in ("before", "after"):
+                return self.computed.value(image)
+            after, before = self.computed.value("after"), self.computed.value("before")
+            return f"CASE WHEN {self.present('after')} THEN {after} ELSE {before} END"
         if image in ("before", "after"):
             path = sql_string(variant_path(self.source))
             return f"try_variant_get(`{image}`, {path}, '{self.column.spark_type}')"

@@ -9,6 +9,7 @@ from databus.core.errors.batch import TransformError
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.computed import ADDED
 from databus.rows.frames.hidden import Hidden, Hiding
 from databus.rows.frames.hidden_beside import Beside
 from databus.rows.frames.hidden_renames import ColumnRenames, HiddenNames, carried_of, refuse_carried
@@ -165,16 +166,18 @@ def in_clear(changes: FrameChanges, remembered: RememberedHidden) -> list[tuple[
         changes: what the transforms leave.
         remembered: what was hidden.
     """
-    found = []
+    found: list[tuple[TableSchema, str, str]] = []
     hidden = changes.hidden or Hidden()
     for schema in changes.tables:
         number, table = schema.schema_id, schema.full_name
         once = frozenset(remembered.tables.get(table, ())) - frozenset(remembered.shown.get(table, ()))
+        sources = hidden.sources.get(number, set())
         for each in changes.fields[number] if once else ():
             name = each.column.name.casefold()
-            if each.source in hidden.sources.get(number, ()) or name in hidden.found.get(number, ()):
+            if each.source in sources or name in hidden.found.get(number, ()):
                 continue
-            found += [(schema, one, each.source) for one in sorted({name, each.source.casefold()} & once)]
+            stored = each.source if not each.source.startswith(ADDED) else next(iter(each.leaves()), "")
+            found += [(schema, one, stored) for one in sorted({name, each.source.casefold()} & once) if stored]
     return found
 
 

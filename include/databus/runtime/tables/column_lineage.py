@@ -18,7 +18,7 @@ from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.changes import FrameChanges
-from databus.rows.frames.fields import fields_of
+from databus.rows.frames.fields import Field, fields_of
 from databus.runtime.check import row_checks
 from databus.runtime.routing import outputs_of
 
@@ -62,13 +62,16 @@ def _lineage(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[TableLineage
                 yield TableLineage(table.full_name, sink.sink_name, output, fields, filters)
 
 
+_Path = tuple[str, tuple[ColumnStep, ...]]
+
+
 class _Walk:
     """The columns of tables on their way through the transforms, with the steps that each column took."""
 
     def __init__(self, flow: Flow, tables: Sequence[TableSchema]) -> None:
         self.unknown = ""
         self.filters: dict[int, list[FieldLineage]] = {t.schema_id: [] for t in tables}
-        self._steps: dict[tuple[int, str], tuple[ColumnStep, ...]] = {}
+        self._paths: dict[tuple[int, str], tuple[_Path, ...]] = {}
         self._changes = FrameChanges(None, tuple(tables), {t.schema_id: fields_of(t) for t in tables})
         for table in tables:
             for column, label in flow.source.row_filter_columns(table):
@@ -87,8 +90,7 @@ class _Walk:
             # What a row filter is in want of was reported with the filter.
             if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, RowFilterLacks):
                 for table in self._changes.tables:
-                    name = check.source_column(self._changes, table)
-                    self._judged(f"check {check.check_name}", table, () if name is None else (name,))
+                    self._judged(f"check {check.check_name}", table, check.source_columns(self._changes, table))
 
     def fields(self, sink: SinkSpec, table: TableSchema) -> Iterator[FieldLineage]:
         """Yield the fields of a sink's output that come from a table, its record key's first."""
@@ -96,21 +98,31 @@ class _Walk:
             for shown, step in sink.key_fields(name):
                 yield FieldLineage(shown, name, (ColumnStep(step),) if step else ())
         for field in self._changes.fields[table.schema_id]:
-            steps = self._steps.get((table.schema_id, field.source), ())
             for shown in sink.image_fields(field.column.name):
-                yield FieldLineage(shown, field.source, steps)
+                for column, steps in self._paths_of(table.schema_id, field):
+                    yield FieldLineage(shown, column, steps)
 
     def _judged(self, label: str, table: TableSchema, columns: tuple[str, ...]) -> None:
         self.filters[table.schema_id] += [FieldLineage("", name, (ColumnStep(label),)) for name in columns]
 
+    def _paths_of(self, number: int, field: Field) -> tuple[_Path, ...]:
+        """Return (column at the source, steps) of each column that a value comes from."""
+        return self._paths.get((number, field.source), ((field.source, ()),))
+
     def _rewritten(self, after: FrameChanges, step: ColumnStep) -> None:
         for number, fields in after.fields.items():
             before = {field.source: field for field in self._changes.fields[number]}
+            found: dict[tuple[int, str], tuple[_Path, ...]] = {}
             for field in fields:
                 former = before.get(field.source)
-                if former is None or field.rewrites != former.rewrites:
-                    place = (number, field.source)
-                    self._steps[place] = (*self._steps.get(place, ()), step)
+                if former is not None and (field.rewrites, field.computed) == (former.rewrites, former.computed):
+                    continue
+                comes_from = [field]
+                if field.computed is not None and (former is None or field.computed != former.computed):
+                    comes_from = list(field.computed.inputs.values())
+                paths = dict.fromkeys(path for each in comes_from for path in self._paths_of(number, each))
+                found[number, field.source] = tuple((column, (*steps, step)) for column, steps in paths)
+            self._paths.update(found)
 
 
 def written_tables(flow: Flow, tables: Sequence[TableSchema], *, compared: bool = False) -> tuple[TableSchema, ...]:

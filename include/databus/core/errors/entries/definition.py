@@ -63,6 +63,31 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Correct the name, or narrow `tables` to those that have it.",
         exits=(1, 2),
     ),
+    "hidden_column_computed": ErrorEntry(
+        "A column is computed from one in clear that a transform behind it hides.",
+        "Put the transform that hides it first, or leave the order where the computed column is to show it.",
+        exits=(),
+    ),
+    "column_exists": ErrorEntry(
+        "A transform adds a column that a table has already, perhaps since an ALTER TABLE.",
+        "Give the added column another name, or put RenameColumns or DropColumns for the present one before it.",
+    ),
+    "column_type_unknown": ErrorEntry(
+        "The type of an added column does not follow from its expression.",
+        "Say it by a cast: CAST(expression AS decimal(12,2)).",
+    ),
+    "column_not_text": ErrorEntry(
+        "A transform cuts a column that is no text and no bytes.",
+        "Cast it to string before, or leave it out.",
+    ),
+    "lookup_key": ErrorEntry(
+        "A Lookup goes by a column whose values have more than one text: decimals, floats, times, bytes.",
+        "Add a column with CAST(… AS string) or a whole number before it, and look that up.",
+    ),
+    "python_function": ErrorEntry(
+        "A Python function of a flow cannot be imported, fails, or returns what is no array of its type.",
+        "Put its module where Airflow's and Spark's workers import from, or correct it; the batch is read again.",
+    ),
     "definition_invalid": ErrorEntry(
         "A CREATE TABLE statement that was given cannot be used.",
         "Give it as SHOW CREATE TABLE prints it, under database.table.",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
+from databus.rows.row_program import RowProgram
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
@@ -46,6 +47,7 @@ class ImageForm:
         nulls: makes a column of so many nulls.
         changes_at_once: row changes that are written together.
         marks: what row checks say of the images; None for flows without.
+        program: what transforms do with values and rows; None for flows whose transforms look at none.
     """
 
     kind: pa.DataType
@@ -53,12 +55,65 @@ class ImageForm:
     nulls: Callable[[int], pa.Array]
     changes_at_once: int = MAX_IMAGES
     marks: ImageMarks | None = None
+    program: RowProgram | None = None
+
+
+@dataclass(frozen=True)
+class ChosenImages:
+    """Images of a batch of which only some were encoded.
+
+    Attributes:
+        inner: the images that were.
+        at: int32[images + 1], where each image of the batch is among them, -1 where it is not; the last is -1.
+    """
+
+    inner: Images
+    at: npt.NDArray[np.int32]
+
+    @property
+    def offsets(self) -> Ints:
+        """int64[images + 1] as of all images, those that were not encoded empty."""
+        lengths = np.append(np.diff(self.inner.offsets), 0)[self.at[:-1]]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+    def take(self, rows: npt.NDArray[np.int32]) -> pa.Array:
+        """Return a column of the images at `rows`, null where an index is -1."""
+        return self.inner.take(self.at[rows])
+
+
+def needed_images(
+    batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
+) -> tuple[TableBatch, npt.NDArray[np.int32]]:
+    """Return a batch with those of its images that rows point to, and where they are now (`ChosenImages.at`)."""
+    count = batch.images.num_rows
+    needed = np.zeros(count + 1, np.bool_)
+    needed[before] = needed[after] = True
+    needed = needed[:-1]
+    if needed.all():
+        return batch, np.append(np.arange(count, dtype=np.int32), np.int32(-1))
+    at = np.append(np.where(needed, np.cumsum(needed) - 1, -1), -1).astype(np.int32)
+    chosen = replace(
+        batch,
+        images=batch.images.filter(pa.array(needed)),
+        presence=batch.presence[needed],
+        exceptions={
+            column: {int(at[row]): value for row, value in found.items() if needed[row]}
+            for column, found in batch.exceptions.items()
+        },
+        partial=_moved(batch.partial, at),
+        unjudged=_moved(batch.unjudged, at),
+    )
+    return chosen, at
+
+
+def _moved(rows: Mapping[int, frozenset[int]], at: npt.NDArray[np.int32]) -> dict[int, frozenset[int]]:
+    return {column: frozenset(int(at[row]) for row in found if at[row] >= 0) for column, found in rows.items()}
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 
 
-def json_form(columns: ImageColumns, marks: ImageMarks | None = None) -> ImageForm:
+def json_form(columns: ImageColumns, marks: ImageMarks | None = None, program: RowProgram | None = None) -> ImageForm:
     """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are."""
     return ImageForm(
         pa.binary(),
@@ -66,4 +121,5 @@ def json_form(columns: ImageColumns, marks: ImageMarks | None = None) -> ImageFo
         lambda count: pa.nulls(count, pa.binary()),
         JSON_CHANGES,
         marks,
+        program,
     )

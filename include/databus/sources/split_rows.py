@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
+    from databus.rows.row_program import RowProgram
     from databus.rows.violations import ImageMarks
 
 
@@ -28,12 +29,15 @@ class SplitRows(ABC):
         yield from self._rows(VARIANT_FORM)
 
     def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+        self,
+        columns: Mapping[int, Sequence[tuple[str, str]]],
+        marks: ImageMarks | None = None,
+        program: RowProgram | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
-        yield from self._rows(json_form(columns, marks))
+        yield from self._rows(json_form(columns, marks, program))
 
     @abstractmethod
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,7 @@ from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from databus.rows.row_program import RowProgram
     from databus.rows.violations import ImageMarks
 
 AHEAD = 2
@@ -52,6 +53,7 @@ class DirectTask:
         encoder: the sink's encoder.
         writer: the sink's writer.
         passed: see `dispatch_direct`.
+        program: see `databus.runtime.direct.transforms.row_program`.
     """
 
     flow: Flow
@@ -65,6 +67,7 @@ class DirectTask:
     encoder: DirectEncoder
     writer: SlotWriter
     passed: frozenset[str] | None = None
+    program: RowProgram | None = None
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -93,7 +96,7 @@ class DirectTask:
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
-        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
+        for rows in in_order(batch for split in self.splits for batch in self._read(split)):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:
                 return_free_memory()
@@ -105,6 +108,11 @@ class DirectTask:
                 if encoded.num_rows:
                     counter.give(encoded)
                     yield encoded
+
+    def _read(self, split: DirectSplit) -> Iterator[pa.RecordBatch]:
+        # Splits of another package may know of no program.
+        more = () if self.program is None else (self.program,)
+        return split.read_text(self.columns, self.marks, *more)
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -215,7 +215,7 @@ class OwnFilter(Filter):
     ("specs", "why"),
     [
         ((Filter("v > 5"), Mask("w")), "direct"),
-        ((Filter("soundex(w) = 'A1'"),), "Spark, because filter \"soundex(w) = 'A1'\": "),
+        ((Filter("xpath_boolean(w, 'a')"),), "Spark, because filter \"xpath_boolean(w, 'a')\": "),
         ((Filter("id"),), "Spark, because filter 'id': a condition of type int is not compiled"),
         ((Hash("f"),), "Spark, because the new value of f: "),
         ((OwnFilter("v > 5"),), "Spark, because transform filter v > 5 is applied by Spark alone"),

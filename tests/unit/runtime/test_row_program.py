@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -23,6 +24,7 @@ from databus.rows.violation_bits import MARKS
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program, table_lanes
 from databus.runtime.direct.row_checks import held_rows, image_marks
+from databus.runtime.direct.row_counts import held_back
 from databus.runtime.direct.stored_values import SparkNeededError, decimal_text
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.hash import Hash
@@ -97,6 +99,7 @@ def test_an_update_that_leaves_is_a_delete_and_one_that_enters_an_insert() -> No
         ("_op = 'u' AND v > 5", "delete", "uuu"),  # an insert would not be kept: it stays an update
         ("before.v <> after.v", "delete", "uuuu"),  # of the change alone: nothing leaves
         ("after.v > 5", "delete", "uuu"),
+        ("v > 5 AND before.v IS NOT NULL", "delete", "duud"),  # the insert would have no before
         ("_table = 't' AND _ts_ms > 0 AND v > 5", "delete", "dcudc"),
     ],
 )
@@ -120,6 +123,8 @@ def test_what_cannot_be_judged_is_held_back_by_name() -> None:
     assert went_on(found) == [("u", {"id": 1}, {"n": 9}), ("c", None, {"id": 6, "n": 9})]
     assert found["unjudged"].to_pylist() == [None, *["filter_lacks(v)"] * 4, None]
     flow = flow_of(Filter("v > 5"))
+    (whole,) = found.to_batches()
+    assert held_back(whole, np.zeros(6, np.int64), 0).tolist() == [False, *[True] * 4, False]
     (piece,) = found.slice(1, 1).to_batches()
     (held,) = held_rows(flow, piece)
     assert (held.cause, json.loads(held.payload)["after"]) == ("filter_lacks(v)", {"n": 1})

@@ -28,7 +28,6 @@ SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
-    "spark.sql.parser.escapedStringLiterals": "false",
     # It replaces a shuffle without rows by nothing, and with it what `observe` counted before the filter: a batch whose
     # rows are all held back or filtered would count as not read.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",

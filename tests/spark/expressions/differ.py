@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from databus.expressions.compiled import Compiled, compile_expression
 from databus.expressions.errors import ExpressionError, NotCompiledError
+from databus.expressions.types import arrow_of
 
 CHUNK = 150
 """Expressions of one select."""
@@ -59,6 +60,8 @@ def session(spark: Any) -> Any:
     for name, value in SESSION_CONF.items():
         ours.conf.set(name, value)
     ours.conf.set("spark.sql.ansi.enabled", "true")
+    # Expressions of one select would be evaluated together, also where AND or OR decide before.
+    ours.conf.set("spark.sql.subexpressionElimination.enabled", "false")
     return ours
 
 
@@ -116,20 +119,23 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
 def _evaluated(expression: Compiled, table: pa.Table) -> tuple[pa.Array, dict[int, str]]:
     """Return the values, NULL where a row fails; and row → error class of these rows."""
     given = columns(table)
-    try:
-        return expression.evaluate(given, table.num_rows), {}
-    except ExpressionError:
-        pass
-    parts: list[pa.Array] = []
     bad: dict[int, str] = {}
-    for row in range(table.num_rows):
+    parts: list[pa.Array] = []
+
+    def part(start: int, size: int) -> None:
         try:
-            parts.append(expression.evaluate({key: column.slice(row, 1) for key, column in given.items()}, 1))
+            slices = {key: column.slice(start, size) for key, column in given.items()}
+            parts.append(expression.evaluate(slices, size))
         except ExpressionError as error:
-            bad[row] = error.error_class
-            parts.append(pa.nulls(1, parts[0].type if parts else None))
-    kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
-    return pa.concat_arrays([part.cast(kind) for part in parts]), bad
+            if size == 1:
+                bad[start] = error.error_class
+                parts.append(pa.nulls(1, arrow_of(expression.type)))
+                return
+            part(start, size // 2)
+            part(start + size // 2, size - size // 2)
+
+    part(0, table.num_rows)
+    return pa.concat_arrays(parts), bad
 
 
 def _fails(frame: Any, text: str, row: int, error_class: str, found: Comparison) -> None:

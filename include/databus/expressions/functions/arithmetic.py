@@ -69,7 +69,7 @@ def _exact(sign: str, left: Value, right: Value) -> Value:
     try:
         return _CHECKED[sign](left, right)
     except pa.ArrowInvalid:
-        raise overflow(f"{left.type} {sign} {right.type}") from None
+        raise overflow(f"{left.type} {sign} {right.type}", small=left.type.bit_width < 32) from None
 
 
 def refuse_zero(left: Value, right: Value, error_class: str = "DIVIDE_BY_ZERO") -> None:

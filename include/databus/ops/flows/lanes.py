@@ -32,6 +32,13 @@ def lane_of(flow: Flow) -> str:
 def lanes_now(flow: Flow, connections: ConnectionSource) -> dict[str, str]:
     """Return `database.table` → its lane in words, of the tables that a flow's source has now; `ALL` for all of them.
 
+    A batch takes the direct lane if all of its tables do. A source that does not tell its tables says what the
+    definition says.
+
+    Args:
+        flow: the flow.
+        connections: where its source's connection is found.
+
     Raises:
         DatabusError: the source does not answer, or a transform or check does not fit its tables.
     """

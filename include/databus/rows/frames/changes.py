@@ -12,11 +12,10 @@ from typing import Any
 from databus.core.errors.batch import TransformError
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
-from databus.rows.frames.conditions import Condition
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, sql_string
 from databus.rows.frames.hidden import Hidden
-from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED
+from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""

@@ -56,7 +56,7 @@ class Rewriting:
 
 @dataclass(frozen=True)
 class ColumnProgram:
-    """What transforms so far made of a column.
+    """Decoded column as the transforms so far leave it.
 
     Attributes:
         source: its name at the source.

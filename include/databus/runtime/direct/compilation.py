@@ -11,8 +11,8 @@ from databus.binlog.decoding.table_batch import TableBatch, Transactions
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
-from databus.rows.frames.conditions import Condition
 from databus.rows.frames.fields import Field
+from databus.rows.frames.leaving import Condition
 from databus.rows.row_program import FatedRows
 from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
 from databus.runtime.direct.compiled_sql import CompiledSql

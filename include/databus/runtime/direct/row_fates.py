@@ -47,7 +47,7 @@ class TableCondition:
 
     @property
     def of_one_image(self) -> bool:
-        """Whether its value follows from one image alone."""
+        """Flag of a condition that one image alone decides."""
         return all(
             image == "row" and (isinstance(column, ColumnProgram) or column in ("database", "table"))
             for (_, image), column in self.columns.items()
@@ -85,7 +85,7 @@ def judged(conditions: Sequence[TableCondition], images: BatchImages, rows: Fate
     left_out = np.zeros(len(op), np.bool_)
     causes: dict[int, str] = {}
     for condition in conditions:
-        step = _Step(condition, images, FatedRows(rows.change, op, before, after))
+        step = _RowsAtCondition(condition, images, FatedRows(rows.change, op, before, after))
         left, unjudged, deleted, inserted = step.fates()
         for row in np.flatnonzero(unjudged).tolist():
             causes.setdefault(row, step.cause(row))
@@ -102,7 +102,7 @@ def judged(conditions: Sequence[TableCondition], images: BatchImages, rows: Fate
 
 
 @dataclass
-class _Step:
+class _RowsAtCondition:
     condition: TableCondition
     images: BatchImages
     rows: FatedRows

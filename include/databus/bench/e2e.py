@@ -80,6 +80,9 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
             pairs.append((runs["plain"], runs["checked"]))
         figures["checks_cost_percent"] = cost_percent(pairs)
         details["cpu_seconds_without_and_with_checks"] = [[p.cpu_seconds, c.cpu_seconds] for p, c in pairs]
+    if changed := with_transforms(sandbox, ours, start, options, rows, say):
+        details["ours_with_transforms"] = asdict(changed)
+        figures |= beside_plain(rows, plain, changed)
     if peer is not None:
         say("Debezium")
         theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
@@ -88,11 +91,35 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
         details |= {"debezium_repeated_rows": theirs.rows - rows}
         details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
         figures |= compared(rows, plain, checked, theirs)
+        figures |= {} if changed is None else {"with_transforms_ratio_to_debezium": theirs.seconds / changed.seconds}
     settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}
     rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
     return Result(
         "e2e", rounded, BARS, settings, details, "ratio_to_debezium" if peer is not None else "rows_per_second"
     )
+
+
+def with_transforms(
+    sandbox: Sandbox, ours: OurPath, start: str, options: E2EOptions, rows: int, say: Callable[[str], None]
+) -> OurRun | None:
+    """Move the log once more with transforms that look at values, which all rows pass; None where it is not asked."""
+    if not options.transforms:
+        return None
+    say("our path with transforms")
+    found = ours.run("changed", start, batch_rows=options.batch_rows, transforms=True)
+    changed = reconciled(sandbox, "changed", found, rows)
+    say(told("our path with transforms", rows, changed))
+    return changed
+
+
+def beside_plain(rows: int, plain: OurRun, changed: OurRun) -> dict[str, float]:
+    """Return the figures of a run with transforms, and its rates over those of the plain one."""
+    return {
+        "with_transforms_rows_per_second": rows / changed.seconds,
+        "with_transforms_rows_per_cpu_second": rows / changed.cpu_seconds,
+        "with_transforms_ratio_to_plain": plain.seconds / changed.seconds,
+        "with_transforms_cpu_ratio_to_plain": plain.cpu_seconds / changed.cpu_seconds,
+    }
 
 
 def cost_percent(pairs: Sequence[tuple[OurRun, OurRun]]) -> float:

@@ -46,6 +46,7 @@ class E2EOptions:
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours.
         checks: run our path a second time, with six row checks.
+        transforms: run our path once more, with a Filter that all rows pass, a Mask and a Hash.
         debezium: run Debezium on the same log.
         rounds: runs of our path, with and without checks in turn; their cost is taken over all.
     """
@@ -54,6 +55,7 @@ class E2EOptions:
     warm_up: Annotated[int, Option(min=5_000)] = 50_000
     batch_rows: Annotated[int, Option(min=1_000)] = 500_000
     checks: Annotated[bool, Option()] = True
+    transforms: Annotated[bool, Option()] = True
     debezium: Annotated[bool, Option()] = True
     rounds: Annotated[int, Option(min=1)] = 1
 

@@ -7,7 +7,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from databus import AcceptedValues, Batching, Flow, InRange, Kafka, MysqlBinlog, NotNull, __version__
+from databus import (
+    AcceptedValues,
+    Batching,
+    Filter,
+    Flow,
+    Hash,
+    InRange,
+    Kafka,
+    Mask,
+    MysqlBinlog,
+    NotNull,
+    __version__,
+)
 from databus.bench.processes import CpuMeter
 from databus.connections.environment import EnvironmentConnections
 from databus.core.batches.report import BatchReport
@@ -29,6 +41,13 @@ _CHECKS = (
     AcceptedValues(column="status", values=("new", "paid", "shipped", "done", "cancelled")),
 )
 """Six expectations over a number, a decimal, a double, a moment and two texts; one of them warns of every 23rd row."""
+
+_TRANSFORMS = (
+    Filter("amount >= 0 AND status <> 'lost' OR customer_id IS NULL"),
+    Mask(columns=("title",)),
+    Hash(columns=("code",)),
+)
+"""One transform of each kind that looks at values; all rows pass, so that their messages can be counted."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +86,12 @@ class OurPath:
         """End the Spark session while its server is there."""
         self._spark.stop()
 
-    def run(self, name: str, start: str, *, batch_rows: int, checks: bool = False) -> OurRun:
+    def run(self, name: str, start: str, *, batch_rows: int, checks: bool = False, transforms: bool = False) -> OurRun:
         """Move the log from a place to its head into the topic `name`, one message per row change."""
         flow = Flow(
             name=name,
             source=MysqlBinlog(conn_id="mysql_shop", tables=("bench.orders",), start=start),
+            transforms=_TRANSFORMS if transforms else (),
             checks=_CHECKS if checks else (),
             sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
             batching=Batching(max_rows=batch_rows, max_bytes=1 << 30),

@@ -117,10 +117,16 @@ class RowCheck(CheckSpec):
         Raises:
             ConfigError: a table meant by name does not have the column.
         """
-        if not self.applies_to(schema.full_name):
-            return None
-        field = self._field(changes, schema)
+        field = self.field(changes, schema)
         return None if field is None else field.source
+
+    def field(self, changes: FrameChanges, schema: TableSchema) -> Field | None:
+        """Return the column that is looked at in a table as the transforms leave it, None where none is.
+
+        Raises:
+            ConfigError: a table meant by name does not have the column.
+        """
+        return self._field(changes, schema) if self.applies_to(schema.full_name) else None
 
     def reads(self, column: ColumnSchema) -> bool:  # noqa: ARG002 - a check without options reads all types
         """Return whether `violated_by` can judge a column of this type."""

@@ -59,10 +59,25 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
 
 
 @app.command()
-def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> None:
-    """Show the definition of a flow."""
+def show(
+    flow: FlowName,
+    dags: Dags = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also show the lane of each table, as its source has it now.")
+    ] = False,
+    output: Output = Format.YAML,
+) -> None:
+    """Show the definition of a flow, and its lane.
+
+    The lane is "direct" or "Spark, because …". Where transforms look at values or checks at columns, the types of a
+    table's columns decide: with --connect the source is asked for them; one that does not answer gives exit code 4.
+    """
+    from databus.ops.flows.lanes import lane_of, lanes_now
+
     found = find_flow(flow, dags, dags=False)
-    show_one({"file": str(found.file), **as_written_by_people(found.flow)}, output)
+    shown: dict[str, Any] = {"file": str(found.file), **as_written_by_people(found.flow)}
+    shown["lane_taken"] = lanes_now(found.flow, connection_source()) if connect else lane_of(found.flow)
+    show_one(shown, output)
 
 
 def as_written_by_people(spec: Spec) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "rows": seen.next.rows,
             "bytes": seen.next.bytes,
             "tables": sorted({t.full_name for t in seen.next.tables}),
+            "lane": seen.lanes,
             "outputs": seen.outputs,
             "profiles": seen.profiles,
             "sinks_behind": seen.behind,

@@ -74,9 +74,9 @@ class Flow(Spec):
         zookeeper_loss: longest time to run without ZooKeeper, with "continue", e.g. timedelta(minutes=30); default one
             hour.
         zookeeper_loss_batches: most batches to run without ZooKeeper, e.g. 1_000; default 10,000.
-        lane: "auto" (default) encodes rows where they are read if nothing of the flow needs them in Spark (no transform
-            that looks at values, no row check of severity fail, sinks that can); "spark" always goes through Spark's
-            DataFrames.
+        lane: "auto" (default) encodes rows where they are read if nothing of the flow needs them in Spark (transforms
+            that compile, no row check of severity fail, sinks that can); "spark" always goes through Spark's
+            DataFrames. `databus plan` says which lane each table asks for, and why.
         mode: default "standard". "live" keeps a Spark task at hand, and the next run's as well while it waits, so that
             a change is readable within a fraction of a second; "standard" starts a Spark job per batch; "economy" also
             ends its runs as soon as nothing is new, so that a quiet flow holds nothing, and is as fresh as its

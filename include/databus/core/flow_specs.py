@@ -209,8 +209,15 @@ class TransformSpec(Spec):
         raise NotImplementedError
 
     def reshape(self, changes: Changes) -> Changes:
-        """Return the changes with other columns; asked only where `by_table`, and then `changes` hold no rows."""
+        """Return the changes with other columns; asked only where `compilable`, and then `changes` hold no rows."""
         return self.apply(changes)
+
+    def compilable(self) -> bool:
+        """Return whether `reshape` says all that it does, so that the direct lane may compile it.
+
+        That is: columns, `Field.rewrites` of values, and conditions (`FrameChanges.with_condition`).
+        """
+        return self.by_table
 
     def columns_after(self, changes: Changes) -> Changes:
         """Return the changes with the columns that it leaves, for column lineage; `changes` hold no rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,12 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images
+from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ChosenImages, ImageForm, Images, needed_images
+from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
+from databus.rows.provenance import constant, provenance
+from databus.rows.row_program import FILTERED, UNJUDGED, FatedRows, RowProgram
 from databus.rows.variant import arrow_schema
 from databus.rows.violation_bits import MARKS
 
@@ -26,11 +29,8 @@ MAX_BATCH_BYTES = 64 << 20
 NO_SCHEMA = -1
 """`schema_id` of rows that are statements."""
 
-_FILTERED = 4
-"""Operation of a row of which no image is left, beside those of `TableBatch.op`."""
-
 _NAMES = pa.list_(pa.string())
-_OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, _FILTERED: Op.FILTERED}
+_OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, FILTERED: Op.FILTERED}
 _LETTERS = pa.array([_OPS[number].value for number in range(len(_OPS))])
 
 
@@ -50,7 +50,11 @@ class _Origin:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows to emit, in log order: which change, which half of it (of a split one), and its images."""
+    """The rows to emit, in log order: which change, which half of it (of a split one), and its images.
+
+    `keyed` are the images (before, after) that say its key: those that it has until a filter makes it a delete or an
+    insert.
+    """
 
     change: npt.NDArray[np.int64]
     part: npt.NDArray[np.int16]
@@ -58,10 +62,20 @@ class _Rows:
     before: npt.NDArray[np.int32]
     after: npt.NDArray[np.int32]
     split: npt.NDArray[np.bool_]
+    keyed: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+    unjudged: pa.StringArray | None = None
 
     def cut(self, start: int, stop: int) -> _Rows:
         s = slice(start, stop)
-        return _Rows(self.change[s], self.part[s], self.op[s], self.before[s], self.after[s], self.split[s])
+        unjudged = None if self.unjudged is None else self.unjudged.slice(start, stop - start)
+        keyed = (self.keyed[0][s], self.keyed[1][s])
+        return _Rows(
+            self.change[s], self.part[s], self.op[s], self.before[s], self.after[s], self.split[s], keyed, unjudged
+        )
+
+    def judged(self, program: RowProgram, batch: TableBatch, transactions: Transactions) -> _Rows:
+        found = program.judged(batch, transactions, FatedRows(self.change, self.op, self.before, self.after))
+        return replace(self, op=found.op, before=found.before, after=found.after, unjudged=found.unjudged)
 
 
 def emit(
@@ -85,10 +99,19 @@ def emit(
         DecodeError: a value or key that has no lossless form.
     """
     encoder = key_encoder(batch)
-    images = form.encode(batch)
     rows = _rows(batch, encoder)
+    if form.program is None:
+        images = form.encode(batch)
+        marks = None if form.marks is None else form.marks.of(batch)
+    else:
+        refuse_too_large(batch)
+        rows = rows.judged(form.program, batch, transactions)
+        chosen, at = needed_images(batch, rows.before, rows.after)
+        shown = form.program.shown(chosen)
+        images = ChosenImages(form.encode(shown), at)
+        marks = None if form.marks is None else np.append(form.marks.of(shown, chosen), 0)[at[:-1]]
     # What a batch without images (all left out by a filter) gives has no after-image to look up.
-    marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
+    marks = None if marks is None else np.append(marks, 0)
     keys = form.keys(batch) if form.keys is not None else None
     if form.values is not None:
         keys = key_encoder(batch, form.values.key_literals)
@@ -126,10 +149,12 @@ def emit_events(
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
     columns |= {field.name: pa.nulls(n, field.type) for field in _form_fields(form)}
+    if form.program is not None:
+        columns[UNJUDGED] = pa.nulls(n, pa.string())
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
-    columns |= _provenance(transactions, (server, prefix), transaction, ordinal, part)
+    columns |= provenance(transactions, (server, prefix), transaction, ordinal, part)
     return [_assemble(columns, form)]
 
 
@@ -150,25 +175,14 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
     op = batch.op[change].copy()
     op[first], op[second] = DELETE, INSERT
     order = np.lexsort((second, batch.ordinal[change], batch.transaction[change]))
-    rows = _Rows(
-        change,
-        second.astype(np.int16),
-        op,
-        np.where(second, np.int32(-1), batch.before_row[change]),
-        np.where(first, np.int32(-1), batch.after_row[change]),
-        split[change],
-    )
-    rows.op[(rows.before < 0) & (rows.after < 0)] = _FILTERED
-    if (order[1:] > order[:-1]).all():
-        return rows
-    return _Rows(
-        rows.change[order],
-        rows.part[order],
-        rows.op[order],
-        rows.before[order],
-        rows.after[order],
-        rows.split[order],
-    )
+    before = np.where(second, np.int32(-1), batch.before_row[change])
+    after = np.where(first, np.int32(-1), batch.after_row[change])
+    op[(before < 0) & (after < 0)] = FILTERED
+    part, split = second.astype(np.int16), split[change]
+    if not (order[1:] > order[:-1]).all():
+        change, part, op, split = change[order], part[order], op[order], split[order]
+        before, after = before[order], after[order]
+    return _Rows(change, part, op, before, after, split, (before, after))
 
 
 def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
@@ -184,23 +198,25 @@ def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
 
 def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, rows: _Rows) -> pa.RecordBatch:
     batch, n = origin.batch, len(rows.change)
-    named = rows.op != _FILTERED
+    named = rows.op != FILTERED
+    lost = (rows.keyed[1] >= 0) & (rows.after < 0)  # to a filter, that made a delete of the update
     if encoder is None:
         key = form_key = pa.nulls(n, pa.binary())
         hashes = np.zeros(n, np.int32)
     else:
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
-        other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
-        key = encoder.keys(rows.after[named], other[named])
+        before, after = rows.keyed
+        other = np.where(rows.part > 0, batch.before_row[rows.change], before)
+        key = encoder.keys(after[named], other[named])
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
         key = _at(key, named)
-        form_key = key if origin.keys is None else _at(origin.keys.keys(rows.after[named], other[named]), named)
+        form_key = key if origin.keys is None else _at(origin.keys.keys(after[named], other[named]), named)
     columns = {
         FORM_KEY: form_key,
         "op": _LETTERS.take(pa.array(rows.op)),
-        "database": _constant(batch.schema.database, n),
-        "table": _constant(batch.schema.table, n),
+        "database": constant(batch.schema.database, n),
+        "table": constant(batch.schema.table, n),
         "schema_id": pa.array(np.full(n, batch.schema.schema_id, np.int32)),
         "key": key,
         "key_hash": pa.array(hashes),
@@ -208,7 +224,7 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
         "flags": row_flags(batch, rows.before, rows.after, _more_flags(origin)),
-        "absent": _absent(batch, np.where(named, batch.after_row[rows.change], np.int32(-1))),
+        "absent": _absent(batch, np.where(named & ~lost, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
     if origin.marks is not None and origin.form.marks is not None:
@@ -216,8 +232,10 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
     if origin.plain is not None:
         columns |= {name: _taken(origin.plain, getattr(rows, of), origin.form) for name, of in PLAIN.items()}
+    if origin.form.program is not None:
+        columns[UNJUDGED] = pa.nulls(n, pa.string()) if rows.unjudged is None else rows.unjudged
     place = rows.change
-    columns |= _provenance(
+    columns |= provenance(
         origin.transactions,
         (origin.server, origin.prefix),
         batch.transaction[place],
@@ -266,47 +284,7 @@ def _other_keys(batch: TableBatch, encoder: KeyEncoder | None, rows: _Rows) -> p
 
 
 def _taken(images: Images, rows: npt.NDArray[np.int32], form: ImageForm) -> pa.Array:
-    return images.take(rows) if len(images.offsets) > 1 else form.nulls(len(rows))  # a filter left none
-
-
-def _provenance(
-    transactions: Transactions,
-    names: tuple[str, str],
-    transaction: npt.NDArray[np.integer],
-    ordinal: npt.NDArray[np.int64],
-    part: npt.NDArray[np.int16],
-) -> dict[str, pa.Array]:
-    """Return the columns that say where a row comes from; `names` are the server and what event ids begin with."""
-    server, prefix = names
-    used, of_row = np.unique(transaction, return_inverse=True)
-    gtid = transactions.gtid.take(pa.array(used))
-    position = transactions.end_pos[used]
-    told = gtid if transactions.heads is None else transactions.heads.take(pa.array(used))
-    heads = [
-        prefix + (text or f"{server}:{transactions.file}:{end}")  # a GTID names the same transaction on every server
-        for text, end in zip(told.to_pylist(), position.tolist(), strict=True)
-    ]
-    index = pa.array(of_row)
-    number = ordinal
-    if transactions.first_ordinal is not None:
-        number = ordinal - transactions.first_ordinal[used][of_row]
-    event_id = pc.binary_join_element_wise(
-        pa.array(heads).take(index), pa.array(number).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
-    )
-    return {
-        "log": _constant(transactions.file, len(ordinal)),
-        "place": pa.array(position[of_row]),
-        "transaction": gtid.take(index),
-        "ordinal": pa.array(ordinal),
-        "part": pa.array(part),
-        "event_id": event_id,
-        "ts_ms": pa.array(transactions.ts_ms[used][of_row]),
-        "server_id": pa.array(transactions.server_id[used][of_row]),
-    }
-
-
-def _constant(value: str, n: int) -> pa.StringArray:
-    return pa.repeat(pa.scalar(value), n)
+    return images.take(rows) if (rows >= 0).any() else form.nulls(len(rows))  # filters may have left no image
 
 
 def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
@@ -315,4 +293,6 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
         schema = schema.append(pa.field(MARKS, pa.int64()))
     for field in _form_fields(form):
         schema = schema.append(field)
+    if form.program is not None:
+        schema = schema.append(pa.field(UNJUDGED, pa.string()))
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

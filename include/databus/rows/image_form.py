@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
 from databus.rows.keys import KeyEncoder
+from databus.rows.row_program import RowProgram
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
@@ -57,6 +58,7 @@ class ImageForm:
         values: form of the values, also in keys; None for the usual one.
         plain: writes the images with values in the usual form beside, for rows that a check holds back; None for none.
         keys: makes the encoder of the keys, where they are not those of `values`; None for none.
+        program: what transforms do with values and rows; None for flows whose transforms look at none.
     """
 
     kind: pa.DataType
@@ -67,19 +69,79 @@ class ImageForm:
     values: ValueForm | None = None
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
+    program: RowProgram | None = None
+
+
+@dataclass(frozen=True)
+class ChosenImages:
+    """Images of a batch of which only some were encoded.
+
+    Attributes:
+        inner: the images that were.
+        at: int32[images + 1], where each image of the batch is among them, -1 where it is not; the last is -1.
+    """
+
+    inner: Images
+    at: npt.NDArray[np.int32]
+
+    @property
+    def offsets(self) -> Ints:
+        """int64[images + 1] as of all images, those that were not encoded empty."""
+        lengths = np.append(np.diff(self.inner.offsets), 0)[self.at[:-1]]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+    def take(self, rows: npt.NDArray[np.int32]) -> pa.Array:
+        """Return a column of the images at `rows`, null where an index is -1."""
+        return self.inner.take(self.at[rows])
+
+
+def needed_images(
+    batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
+) -> tuple[TableBatch, npt.NDArray[np.int32]]:
+    """Return a batch with those of its images that rows point to, and where they are now (`ChosenImages.at`)."""
+    count = batch.images.num_rows
+    needed = np.zeros(count + 1, np.bool_)
+    needed[before] = needed[after] = True
+    needed = needed[:-1]
+    if needed.all():
+        return batch, np.append(np.arange(count, dtype=np.int32), np.int32(-1))
+    at = np.append(np.where(needed, np.cumsum(needed) - 1, -1), -1).astype(np.int32)
+    chosen = replace(
+        batch,
+        images=batch.images.filter(pa.array(needed)),
+        presence=batch.presence[needed],
+        exceptions={
+            column: {int(at[row]): value for row, value in found.items() if needed[row]}
+            for column, found in batch.exceptions.items()
+        },
+        partial=_moved(batch.partial, at),
+        unjudged=_moved(batch.unjudged, at),
+    )
+    return chosen, at
+
+
+def _moved(rows: Mapping[int, frozenset[int]], at: npt.NDArray[np.int32]) -> dict[int, frozenset[int]]:
+    return {column: frozenset(int(at[row]) for row in found if at[row] >= 0) for column, found in rows.items()}
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 
 
-def json_form(columns: ImageColumns, marks: ImageMarks | None = None, *, values: ValueForm | None = None) -> ImageForm:
+def json_form(
+    columns: ImageColumns,
+    marks: ImageMarks | None = None,
+    program: RowProgram | None = None,
+    *,
+    values: ValueForm | None = None,
+) -> ImageForm:
     """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are.
 
     Args:
         columns: see `ImageColumns`.
         marks: what row checks say of the images.
-        values: form of the values. Rows then have the column `form_key`, and where there are marks the columns
-            `plain_before` and `plain_after`.
+        program: what transforms do with values and rows.
+        values: form of the values, where no program is. Rows then have the column `form_key`, and where there are
+            marks the columns `plain_before` and `plain_after`.
     """
     plain = partial(json_images.encode, columns=columns)
     return ImageForm(
@@ -90,4 +152,5 @@ def json_form(columns: ImageColumns, marks: ImageMarks | None = None, *, values:
         marks,
         values,
         plain if values is not None and marks is not None else None,
+        program=program,
     )

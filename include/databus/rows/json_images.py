@@ -95,7 +95,7 @@ def encode(batch: TableBatch, columns: ImageColumns, form: ValueForm | None = No
     Raises:
         DecodeError: a column whose Arrow type has no JSON form, or an image larger than a VARIANT may be.
     """
-    refuse_oversize(batch, _value_bytes(batch))
+    refuse_too_large(batch)
     chosen = _chosen(batch.schema, columns)
     labels = [f"{json.dumps(name, ensure_ascii=False)}:".encode() for _, name in chosen]
     label_offsets = np.cumsum([0, *map(len, labels)], dtype=np.int64)
@@ -149,14 +149,18 @@ def leave_out_unchanged(
         state[before[same]] = ABSENT
 
 
-def _value_bytes(batch: TableBatch) -> Ints:
-    """Return the bytes of each image's texts and binaries: what decides whether an image is too large."""
+def refuse_too_large(batch: TableBatch) -> None:
+    """Refuse a batch with an image whose texts and binaries alone are more than a VARIANT may hold.
+
+    Raises:
+        DecodeError: code `row_too_large`.
+    """
     sizes = np.zeros(batch.images.num_rows, np.int64)
     for array in batch.images.columns:
         if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
             offsets, _ = text(array)
             sizes += np.diff(offsets)
-    return sizes
+    refuse_oversize(batch, sizes)
 
 
 def _chosen(schema: TableSchema, columns: ImageColumns) -> list[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -77,19 +77,28 @@ class ImageMarks:
 
     Attributes:
         checks: schema_id → (bit, column's name at the source, check).
+        at_source: schema_id → bits of the checks that look at the stored value, where a transform replaces it.
     """
 
     checks: Mapping[int, tuple[tuple[int, str, ImageCheck], ...]]
+    at_source: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def of_deletes(self, schema_id: int) -> int:
         """Return the bits of the checks that look at before-images of deletes."""
         return sum(1 << bit for bit, _, check in self.checks.get(schema_id, ()) if "d" in check.ops)
 
-    def of(self, batch: TableBatch) -> Ints:
-        """Return int64[images], the marks of each image if it is looked at."""
+    def of(self, batch: TableBatch, stored: TableBatch | None = None) -> Ints:
+        """Return int64[images], the marks of each image if it is looked at.
+
+        Args:
+            batch: the images as transforms leave them.
+            stored: the same as they were decoded; None where no transform replaced a value.
+        """
         marks = np.zeros(batch.images.num_rows, np.int64)
         places = {column.name: number for number, column in enumerate(batch.schema.columns)}
+        at_source = self.at_source.get(batch.schema.schema_id, ())
         for bit, name, check in self.checks.get(batch.schema.schema_id, ()):
-            violated = check.violated_by(ColumnValues.of(batch, places[name]))
+            looked_at = stored if stored is not None and bit in at_source else batch
+            violated = check.violated_by(ColumnValues.of(looked_at, places[name]))
             marks |= violated.astype(np.int64) << bit
         return marks

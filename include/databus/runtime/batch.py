@@ -22,6 +22,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.lane import dispatch_direct, is_direct
 from databus.runtime.direct.row_checks import without_rows
+from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
@@ -130,7 +131,11 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Engi
     flow, planned = session.flow, batch.source
     passed = session.passed.over(planned.range) if session.passed else None
     if is_direct(flow, planned):
-        return _move_direct(session, batch, times, passed)
+        try:
+            return _move_direct(session, batch, times, passed)
+        except SparkNeededError as error:
+            # Both lanes write the same records, and a writer goes on from the markers of the other's.
+            log.info("flow %s: batch %d goes through Spark: %s", flow.name, batch.plan.batch, error.message)
     names = counts.table_names(planned)
     session.slots.make_room("this batch needs its rows in Spark")
     with times.stage("read"):
@@ -174,7 +179,7 @@ def _move_direct(
     flow, planned = session.flow, batch.source
     with times.stage("check"):
         if flow.transforms:
-            settle_hidden(session, batch, without_rows(flow, planned))
+            settle_hidden(session, batch, without_rows(flow, planned.tables))
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):

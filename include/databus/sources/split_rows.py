@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from databus.rows.image_form import ImageForm
     from databus.rows.json_images import ValueForm
+    from databus.rows.row_program import RowProgram
     from databus.rows.violations import ImageMarks
 
 
@@ -32,13 +33,14 @@ class SplitRows(ABC):
         self,
         columns: Mapping[int, Sequence[tuple[str, str]]],
         marks: ImageMarks | None = None,
+        program: RowProgram | None = None,
         *,
         values: ValueForm | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
-        yield from self._rows(json_form(columns, marks, values=values))
+        yield from self._rows(json_form(columns, marks, program, values=values))
 
     def read_in(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images in a form (see `ImageSplit`).

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import field_validator
 
+from databus.core.errors.batch import TransformError
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.expression import PSEUDO_COLUMNS, parse_expression
 from databus.rows.frames.leaving import CROSSES, Crossing, fate, lacking, lacking_names
-from databus.rows.frames.selection import matches
+from databus.rows.frames.selection import matches, selected
 from databus.transforms.table_transform import TableTransform
 
 if TYPE_CHECKING:
@@ -81,9 +82,29 @@ class Filter(TableTransform):
         unchanged = F.lit(None).cast("string")
         return changes.with_fates(changes.per_table(fate_of, unchanged), changes.per_table(cause_of, unchanged))
 
+    def compilable(self) -> bool:
+        """Return whether `reshape` says all that `transform` does: not of a subclass with another one."""
+        return type(self).transform is Filter.transform
+
+    def reshape(self, changes: protocols.Changes) -> protocols.Changes:
+        """Note the condition.
+
+        Raises:
+            TransformError: the condition names a column that a matching table does not have.
+        """
+        if not isinstance(changes, FrameChanges):
+            raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
+        parsed = parse_expression(self.condition)
+        return changes.with_condition(
+            parsed, self._what(), selected(changes, self.tables), leaving=self.leaving == "delete"
+        )
+
+    def _what(self) -> str:
+        return f"filter {self.condition!r}"
+
     def _fate(self, changes: FrameChanges, schema: TableSchema) -> str:
         """Return SQL of the fate of a table's rows."""
-        parsed, what = parse_expression(self.condition), f"filter {self.condition!r}"
+        parsed, what = parse_expression(self.condition), self._what()
         judged = changes.judged(parsed, schema)
         crossing = Crossing(
             was=changes.bind(parsed, schema, what, image="before"),

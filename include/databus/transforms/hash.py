@@ -40,6 +40,10 @@ class Hash(ColumnsTransform):
             changes = changes.with_columns_replaced(schema, names, lambda value: f"sha2({value}, 256)")
         return changes
 
+    def compilable(self) -> bool:
+        """Return true: it replaces values by SQL of their text."""
+        return True
+
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: each value comes from the one it replaces."""
         return self.apply(changes)

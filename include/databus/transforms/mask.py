@@ -57,6 +57,10 @@ class Mask(ColumnsTransform):
             changes = changes.with_columns_replaced(schema, names, self._masked)
         return changes
 
+    def compilable(self) -> bool:
+        """Return true: it replaces values by SQL of their text."""
+        return True
+
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: each value comes from the one it replaces."""
         return self.apply(changes)

@@ -7,12 +7,36 @@ _INTEGERS = ("t", "h", "i", "l")
 _TIMES = ("a", "c", "e")
 _DECIMALS = ("n", "u", "w", "q", "y", "z")
 _TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string")
-_DECIMAL_TYPES = ("decimal(10,2)", "decimal(38,0)", "decimal(38,38)", "decimal(3,1)", "decimal(20,0)", "decimal(18,6)", "decimal(1,0)")
+_DECIMAL_TYPES = (
+    "decimal(10,2)",
+    "decimal(38,0)",
+    "decimal(38,38)",
+    "decimal(3,1)",
+    "decimal(20,0)",
+    "decimal(18,6)",
+    "decimal(1,0)",
+)
 _PARTS = (
     *("year", "yearofweek", "quarter", "month", "week", "day", "dayofweek", "dow", "dayofweek_iso", "dow_iso", "doy"),
     *("hour", "minute", "second", "years", "mon", "w", "d", "h", "m", "s", "sec"),
 )
-_UNITS = ("year", "yyyy", "YY", "quarter", "MON", "month", "mm", "week", "day", "dd", "hour", "minute", "second", "millisecond", "microsecond")
+_UNITS = (
+    "year",
+    "yyyy",
+    "YY",
+    "quarter",
+    "MON",
+    "month",
+    "mm",
+    "week",
+    "day",
+    "dd",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+)
 
 NUMERIC = [
     *(f"{name}({column})" for name in ("abs", "sign", "signum", "ceil", "ceiling", "floor", "nullifzero", "zeroifnull", "isnan", "-", "negative", "positive") for column in _NUMBERS),

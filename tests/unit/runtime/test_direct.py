@@ -176,7 +176,7 @@ def test_order_is_checked_inside_and_between_batches() -> None:
     [
         (True, {}),
         (True, {"transforms": (DropColumns("a"), Route({"*": "x"}))}),
-        (False, {"transforms": (DropColumns("a"), Filter("a > 1"))}),
+        (True, {"transforms": (DropColumns("a"), Filter("a > 1"))}),
         (True, {"checks": (NotNull("a"),)}),
         (False, {"lane": "spark"}),
     ],

@@ -30,7 +30,12 @@ class DirectSplit(Split, Protocol):
     """A split that can write its row images as JSON text, for sinks that take them so."""
 
     def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None = None, *, values: Any | None = None
+        self,
+        columns: Mapping[int, Sequence[tuple[str, str]]],
+        marks: Any | None = None,
+        program: Any | None = None,
+        *,
+        values: Any | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read`, the same at every call, with `before` and `after` as JSON objects (binary).
 
@@ -40,6 +45,7 @@ class DirectSplit(Split, Protocol):
             columns: schema_id → (name at the source, name in the image) of the columns wanted; a schema that is not
                 named gives all of them.
             marks: `ImageMarks`, what row checks say of the after-images; then there is a column `marks` of them.
+            program: `RowProgram`, what transforms do with values and rows; then there is a column `unjudged`.
             values: `ValueForm`, where values are to be written in another form; asked only of encoders that have one.
         """
         ...

@@ -126,7 +126,7 @@ def _images(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _types(flow: Flow, planned: SourcePlan, table: str) -> dict[str, str]:
-    fields = without_rows(flow, planned).fields
+    fields = without_rows(flow, planned.tables).fields
     mine = (fields[schema.schema_id] for schema in planned.tables if schema.full_name == table)
     return {field.column.name: field.column.spark_type for of_schema in mine for field in of_schema}
 

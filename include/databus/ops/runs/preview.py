@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import Offset
@@ -14,11 +15,13 @@ from databus.core.positions.replaced_logs import resumed
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot_progress import progress_of
+from databus.core.tables.schemas import TableSchema
 from databus.ops.checkpoint.targets import looked
 from databus.ops.decode.row_lines import plain_rows
 from databus.ops.health.distance import rests
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
+from databus.runtime.direct.reasons import table_lanes
 from databus.runtime.routing import outputs_of
 
 
@@ -33,6 +36,7 @@ class Preview:
         outputs: per sink the routes its rows would take.
         profiles: per sink what it promises, of sinks that have a choice.
         behind: sink that fell behind → where it stands; it would catch up first.
+        lanes: table → lane that its rows ask for, in words; "*" for all tables. A batch is direct if all of them are.
         snapshot: what rows of its tables the flow reads beside the log, in words; "" where it reads none.
     """
 
@@ -43,6 +47,7 @@ class Preview:
     profiles: dict[str, str] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
     snapshot: str = ""
+    lanes: dict[str, str] = field(default_factory=dict)
 
 
 def preview(flow: Flow, services: Services) -> Preview:
@@ -65,7 +70,23 @@ def preview(flow: Flow, services: Services) -> Preview:
     stores = {name: services.store.of_sink(name) for name in services.store.sinks_behind(flow.name)}
     behind = {name: str(own.offset) for name, store in stores.items() if (own := store.load(flow.name)) is not None}
     told = snapshot_text(flow, services, begun=checkpoint is not None)
-    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind, told)
+    return Preview(
+        flow.name,
+        pending.to_json() if pending else None,
+        proposed,
+        outputs,
+        profiles,
+        behind,
+        told,
+        _lanes(flow, tables),
+    )
+
+
+def _lanes(flow: Flow, tables: Sequence[TableSchema]) -> dict[str, str]:
+    try:
+        return {lane.table or "*": str(lane) for lane in table_lanes(flow, tables)}
+    except DatabusError as error:
+        return {"*": f"none: {error.message}"}
 
 
 def snapshot_text(flow: Flow, services: Services, *, begun: bool) -> str:

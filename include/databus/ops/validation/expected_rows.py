@@ -23,7 +23,10 @@ from databus.rows.violation_bits import MARKS
 from databus.runtime import check
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.lane import image_columns, is_direct
+from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import holding, image_marks
+from databus.runtime.direct.row_counts import held_back
+from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.dispatch import taken_by
 from databus.runtime.read import read, splits_of
 from databus.runtime.routing import route_of, takes
@@ -79,19 +82,33 @@ class FlowPath:
         """
         if not planned.chunks:
             return
-        lane = self._direct if is_direct(self._session.flow, planned) else self._by_spark
-        for encoded, held in lane(planned):
+        for encoded, held in self._moved(planned):
             tables = pc.binary_join_element_wise(encoded["database"], encoded["table"], ".")
             yield ExpectedRows(self._sink.expected(encoded), tables, held)
+
+    def _moved(self, planned: SourcePlan) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+        flow = self._session.flow
+        if not is_direct(flow, planned):
+            yield from self._by_spark(planned)
+        elif row_program(flow, planned) is None:
+            yield from self._direct(planned)
+        else:
+            try:
+                rows = list(self._direct(planned))
+            except SparkNeededError:
+                rows = list(self._by_spark(planned))
+            yield from rows
 
     def _direct(self, planned: SourcePlan) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
         flow = self._session.flow
         columns, marks, holds = image_columns(flow, planned), image_marks(flow, planned), holding(flow)
+        program = row_program(flow, planned)
+        more = () if program is None else (program,)
         encoder: DirectEncoder = cast("DirectSink", self._sink).encoder(self._plan(planned))
         accepted = pa.array(sorted(self._sink.accepts()), pa.string())
         routes = {table.schema_id: route_of(flow, table) for table in planned.tables}
         for split in cast("Sequence[DirectSplit]", splits_of(self._session, planned)):
-            for read_rows in split.read_text(columns, marks):
+            for read_rows in split.read_text(columns, marks, *more):
                 for number in np.unique(np.asarray(read_rows["schema_id"])).tolist():
                     if not takes(self._spec, routes[number]):
                         continue
@@ -105,10 +122,8 @@ class FlowPath:
                     route = pa.repeat(pa.scalar(routes[number], pa.string()), rows.num_rows)
                     with former_columns_named(f"sink {self._spec.sink_name}"):
                         encoded = encoder.encode(rows.append_column("route", route), 0)
-                    held = np.zeros(rows.num_rows, np.bool_)
-                    if marks is not None:
-                        held = (np.asarray(rows[MARKS]) & holds) != 0
-                    yield encoded, held
+                    found = np.zeros(rows.num_rows, np.int64) if marks is None else np.asarray(rows[MARKS])
+                    yield encoded, held_back(rows, found, holds)
 
     def _by_spark(self, planned: SourcePlan) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
         from pyspark.sql import functions as F  # noqa: N812

@@ -70,4 +70,4 @@ def avro_form(form: AvroForm, marks: ImageMarks | None = None) -> ImageForm:
 
     Where there is no image stands the union's null. The column `FORM_KEY` has the keys, with their heads.
     """
-    return ImageForm(pa.binary(), form.images, no_images, JSON_CHANGES, marks, form.keys)
+    return ImageForm(pa.binary(), form.images, no_images, JSON_CHANGES, marks, keys=form.keys)

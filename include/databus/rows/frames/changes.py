@@ -13,9 +13,9 @@ from databus.core.errors.batch import TransformError
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
-from databus.rows.frames.fields import Field, Rewrite, fields_of, sql_string
+from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, sql_string
 from databus.rows.frames.hidden import Hidden
-from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED
+from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
@@ -33,6 +33,7 @@ class FrameChanges:
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
+        conditions: of filters on changes without rows, in order; with rows, these have met their fate.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
     """
@@ -41,6 +42,7 @@ class FrameChanges:
     tables: tuple[TableSchema, ...]
     fields: Mapping[int, tuple[Field, ...]]
     edited: frozenset[int] = frozenset()
+    conditions: tuple[Condition, ...] = ()
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
 
@@ -63,12 +65,7 @@ class FrameChanges:
 
         The exact name wins; else, as in MySQL, case does not matter.
         """
-        fields = self.fields[schema.schema_id]
-        for each in fields:
-            if each.column.name == name:
-                return each
-        near = [each for each in fields if each.column.name.casefold() == name.casefold()]
-        return near[0] if len(near) == 1 else None
+        return field_named(self.fields[schema.schema_id], name)
 
     def require(self, name: str, schema: TableSchema, what: str) -> Field:
         """Return a column by name; `what` names who asks, for the error.
@@ -180,6 +177,29 @@ class FrameChanges:
         unjudged = F.when(F.col(_FATE) == UNJUDGED, F.coalesce("unjudged", cause)).otherwise(F.col("unjudged"))
         columns = {name: F.expr(sql) for name, sql in changed.items()} | {"unjudged": unjudged}
         return replace(self, rows=rows.withColumns(columns).drop(_FATE))
+
+    def with_condition(
+        self, expression: Expression, what: str, tables: Iterable[TableSchema], *, leaving: bool
+    ) -> FrameChanges:
+        """Note a filter's condition on changes without rows, with the columns as they are now.
+
+        Args:
+            expression: the parsed condition.
+            what: who asks, for errors.
+            tables: those of `tables` whose rows are judged.
+            leaving: whether an update that leaves becomes a delete, and one that enters an insert.
+
+        Raises:
+            TransformError: it names a column that a table does not have.
+        """
+        fields: dict[int, tuple[Field, ...]] = {}
+        judged: dict[int, tuple[Field, ...]] = {}
+        for schema in tables:
+            self.bind(expression, schema, what)
+            fields[schema.schema_id] = self.fields[schema.schema_id]
+            judged[schema.schema_id] = self.judged(expression, schema)
+        condition = Condition(expression, what, leaving, fields, judged)
+        return replace(self, conditions=(*self.conditions, condition))
 
     def with_route(self, route: Any) -> FrameChanges:
         """Set the route of every row to a string Column."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Expression:
         return f"({''.join(parts)}{self.text[done:]}\n)"
 
 
+@lru_cache(256)
 def parse_expression(text: str) -> Expression:
     """Parse a condition in Spark's SQL dialect.
 

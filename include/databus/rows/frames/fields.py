@@ -5,7 +5,7 @@ SQL text rather than Column objects: it works on classic and Connect sessions al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from databus.core.errors.batch import TransformError
@@ -100,6 +100,15 @@ class Field:
 def fields_of(schema: TableSchema) -> tuple[Field, ...]:
     """Return the fields of rows that no transform has touched."""
     return tuple(Field(c, c.name, c.spark_type == "binary") for c in schema.columns)
+
+
+def field_named(fields: Sequence[Field], name: str) -> Field | None:
+    """Return a field by name, None without; the exact name wins, else, as in MySQL, case does not matter."""
+    for each in fields:
+        if each.column.name == name:
+            return each
+    near = [each for each in fields if each.column.name.casefold() == name.casefold()]
+    return near[0] if len(near) == 1 else None
 
 
 def variant_path(name: str) -> str:

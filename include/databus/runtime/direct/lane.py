@@ -1,7 +1,8 @@
 """The direct lane: rows are encoded where they are read and go straight to the writer, without a row inside the JVM.
 
-A batch takes it when nothing of its flow needs a row as a DataFrame. That follows from the flow's definition and the
-plan's tables alone, so that every attempt of a plan takes the same lane. One Spark task per slot reads the
+A batch takes it when nothing of its flow needs a row as a DataFrame: its transforms compile, its checks see columns.
+That follows from the flow's definition and the plan's tables alone, so that every attempt of a plan takes the same
+lane. One Spark task per slot reads the
 splits in log order, keeps its slot's rows, and hands them to the same writer as the other lane.
 """
 
@@ -17,9 +18,11 @@ from databus.core.flow import Flow
 from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
+from databus.expressions.errors import NotCompiledError
 from databus.runtime.context import FlowSession
+from databus.runtime.direct.reasons import refusal, row_program
 from databus.runtime.direct.required import encoder_of
-from databus.runtime.direct.row_checks import can_mark, image_marks, without_rows
+from databus.runtime.direct.row_checks import image_marks, unmarked, without_rows
 from databus.runtime.direct.row_counts import Taker, TaskCounts
 from databus.runtime.direct.task import Columns, DirectTask
 from databus.runtime.dispatch import Dispatched, writing_order
@@ -29,22 +32,25 @@ from databus.runtime.sink_outage.outage import naming
 
 
 def may_be_direct(flow: Flow) -> bool:
-    """Return whether a flow's definition allows the direct lane.
-
-    It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, and every
-    sink encodes text.
-    """
-    return (
-        flow.lane == "auto"
-        and flow.source.direct
-        and all(spec.by_table for spec in flow.transforms)
-        and all(spec.direct for spec in flow.sinks)
-    )
+    """Return whether a flow's definition allows the direct lane; its tables decide then."""
+    return not refusal(flow)
 
 
 def is_direct(flow: Flow, planned: SourcePlan) -> bool:
-    """Return whether a batch takes the direct lane: its flow may, and decoded columns decide its row checks."""
-    return may_be_direct(flow) and can_mark(flow, planned)
+    """Return whether a batch takes the direct lane: its flow may, and decoded columns decide on its rows.
+
+    Raises:
+        DatabusError: what a transform or a check raises in the other lane too.
+    """
+    return may_be_direct(flow) and not unmarked(flow, *planned.tables) and _compiles(flow, planned)
+
+
+def _compiles(flow: Flow, planned: SourcePlan) -> bool:
+    try:
+        row_program(flow, planned)
+    except NotCompiledError:
+        return False
+    return True
 
 
 def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
@@ -53,7 +59,7 @@ def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
     Raises:
         TransformError: what the transform raises in the other lane too.
     """
-    changes = without_rows(flow, planned)
+    changes = without_rows(flow, planned.tables)
     return {
         schema_id: tuple((field.source, field.column.name) for field in changes.fields[schema_id])
         for schema_id in changes.edited
@@ -72,6 +78,7 @@ def dispatch_direct(
             returned. What a check holds beside them is held for that sink alone, under its name.
 
     Raises:
+        SparkNeededError: a value of the batch is for Spark's lane, which may write the same plan.
         DatabusError: what reading or writing raised.
         ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
     """
@@ -81,7 +88,7 @@ def dispatch_direct(
     takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     columns = image_columns(flow, planned)
     splits = cast("Sequence[DirectSplit]", splits_of(session, planned))
-    marks = image_marks(flow, planned)
+    marks, program = image_marks(flow, planned), row_program(flow, planned)
     done: dict[str, Dispatched] = {}
     held: tuple[RejectedRow, ...] = ()
     number_of = {spec.sink_name: number for number, spec in enumerate(flow.sinks)}
@@ -102,6 +109,7 @@ def dispatch_direct(
                 encoder=encoder,
                 writer=sink.writer(batch.plan),
                 passed=passed,
+                program=program,
             )
             answers = session.slots.run(task, batch.plan.sinks[name].slots)
             shared = isinstance(task, RawRecordTask)

@@ -9,10 +9,10 @@ from databus.core.findings import Finding
 from databus.core.flow import Flow
 from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FormEncoder
 from databus.core.state.plan import Plan, SourcePlan
-from databus.runtime.check import row_checks
+from databus.runtime.direct.reasons import refusal, table_lanes
 from databus.runtime.tables.column_lineage import written_tables
 
-_HINT = 'Take out what keeps the rows in Spark, or use format="json", types="iso" and envelope="debezium" or "row".'
+_HINT = 'Take it out, or use format="json", types="iso" and envelope="debezium" or "row".'
 
 
 def encoder_of(sink: DirectSink, plan: Plan, flow: Flow, planned: SourcePlan) -> DirectEncoder:
@@ -31,41 +31,41 @@ def require_lane(flow: Flow, planned: SourcePlan) -> None:
     """
     from databus.runtime.direct.lane import is_direct
 
-    if any(spec.needs_direct_lane() for spec in flow.sinks) and not is_direct(flow, planned):
-        raise next(_errors(flow))
+    if any(spec.needs_direct_lane() for spec in flow.sinks) and (
+        _looks_at_values(flow) or not is_direct(flow, planned)
+    ):
+        raise next(_errors(flow, planned))
 
 
 def lane_findings(flow: Flow) -> list[Finding]:
     """Return a finding for each sink that only the direct lane can write to, of a flow that may not take it."""
     from databus.runtime.direct.lane import may_be_direct
 
-    return [] if may_be_direct(flow) else [Finding.of("lane", error) for error in _errors(flow)]
+    fits = may_be_direct(flow) and not _looks_at_values(flow)
+    return [] if fits else [Finding.of("lane", error) for error in _errors(flow)]
 
 
-def _errors(flow: Flow) -> Iterator[ConfigError]:
+def _errors(flow: Flow, planned: SourcePlan | None = None) -> Iterator[ConfigError]:
     for spec in flow.sinks:
         if option := spec.needs_direct_lane():
             yield ConfigError(
-                f"flow {flow.name}, sink {spec.sink_name}: {option} needs the direct lane, and {_keeps_in_spark(flow)} "
-                "keeps the rows in Spark",
+                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded: {_refused(flow, planned)}",
                 hint=_HINT,
                 code="lane_required",
             )
 
 
-def _keeps_in_spark(flow: Flow) -> str:
-    """Return what of a flow's definition wants rows as a DataFrame, as a person wrote it."""
-    if flow.lane != "auto":
-        return f'lane="{flow.lane}"'
-    if not flow.source.direct:
-        return f"source {flow.source.kind}"
+def _looks_at_values(flow: Flow) -> bool:
+    """Return whether a transform looks at values: forms beside JSON write columns as their table has them."""
+    return any(not transform.by_table for transform in flow.transforms)
+
+
+def _refused(flow: Flow, planned: SourcePlan | None) -> str:
+    """Return what of a flow stands against that, as a person wrote it."""
     for transform in flow.transforms:
         if not transform.by_table:
-            return f"transform {transform.label()}"
-    for sink in flow.sinks:
-        if not sink.direct:
-            return f"sink {sink.sink_name} of kind {sink.kind}"
-    for check in row_checks(flow):
-        if check.severity == "fail":
-            return f'check {check.check_name} with severity="fail"'
-    return "a check that is not judged where rows are read"
+            return f"transform {transform.label()} looks at values"
+    if said := refusal(flow):
+        return said
+    lanes = table_lanes(flow, planned.tables) if planned is not None else ()
+    return next((str(lane) for lane in lanes if lane.reason), "a check is not judged where rows are read")

@@ -10,9 +10,11 @@ from databus.checks.row_check import RowCheck
 from databus.core.batches.receipts import RejectedRow
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
+from databus.rows.row_program import UNJUDGED
 from databus.rows.violation_bits import MARKS, MOST_CHECKS
 from databus.runtime.check import row_checks
 
@@ -22,42 +24,46 @@ if TYPE_CHECKING:
     from databus.rows.violations import ImageMarks
 
 
-def without_rows(flow: Flow, planned: SourcePlan) -> FrameChanges:
-    """Return the columns of a plan's tables as the flow's transforms, all of them by table, leave them.
+def without_rows(flow: Flow, tables: Sequence[TableSchema]) -> FrameChanges:
+    """Return columns and conditions of tables as the flow's transforms, all of them compilable, leave them.
 
     Raises:
         TransformError: what the transform raises in the other lane too.
     """
-    fields = {schema.schema_id: fields_of(schema) for schema in planned.tables}
-    changes = FrameChanges(None, planned.tables, fields, hidden=Hidden())
+    fields = {schema.schema_id: fields_of(schema) for schema in tables}
+    changes = FrameChanges(None, tuple(tables), fields, hidden=Hidden())
     for spec in flow.transforms:
         changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
     return changes
 
 
-def can_mark(flow: Flow, planned: SourcePlan) -> bool:
-    """Return whether all row checks of a flow can be judged where a plan's rows are read.
+def unmarked(flow: Flow, *tables: TableSchema) -> str:
+    """Say why some row check of a flow cannot be judged where rows of tables are read, "" where all can.
 
-    A check that fails the batch is not among them: it has to see all rows before the first one is dispatched.
+    A check that fails the batch is not among those that can: it has to see all rows before the first one is dispatched.
 
     Raises:
         ConfigError: a check names a column that its table does not have.
     """
     checks = row_checks(flow)
-    if len(checks) > MOST_CHECKS or not all(isinstance(c, RowCheck) and c.severity != "fail" for c in checks):
-        return False
-    changes = without_rows(flow, planned)
-    for schema in planned.tables:
+    if len(checks) > MOST_CHECKS:
+        return f"it has more than {MOST_CHECKS} row checks"
+    for each in checks:
+        if not isinstance(each, RowCheck) or each.severity == "fail":
+            fails = 'its severity is "fail"' if each.severity == "fail" else "its kind is judged by Spark alone"
+            return f"check {each.check_name} sees rows in Spark: {fails}"
+    changes = without_rows(flow, tables)
+    for schema in tables:
         columns = {column.name: column for column in schema.columns}
         for check in cast("Sequence[RowCheck]", checks):
-            name = check.source_column(changes, schema)
-            if name is not None and not check.reads(columns[name]):
-                return False
-    return True
+            field = check.field(changes, schema)
+            if field is not None and not check.reads(field.column if field.rewrites else columns[field.source]):
+                return f"check {check.check_name} compares a {field.column.type} in a way that Spark alone can"
+    return ""
 
 
 def image_marks(flow: Flow, planned: SourcePlan) -> ImageMarks | None:
-    """Return what marks the images of a plan; None for a flow without row checks. Asked only where `can_mark`.
+    """Return what marks the images of a plan; None for a flow without row checks. Asked only where none is `unmarked`.
 
     Raises:
         ConfigError: a check names a column that its table does not have.
@@ -67,12 +73,15 @@ def image_marks(flow: Flow, planned: SourcePlan) -> ImageMarks | None:
     checks = cast("Sequence[RowCheck]", row_checks(flow))
     if not checks:
         return None
-    changes = without_rows(flow, planned)
-    found = {}
+    changes = without_rows(flow, planned.tables)
+    found: dict[int, tuple[tuple[int, str, RowCheck], ...]] = {}
+    at_source: dict[int, frozenset[int]] = {}
     for schema in planned.tables:
-        named = ((bit, check.source_column(changes, schema), check) for bit, check in enumerate(checks))
-        found[schema.schema_id] = tuple((bit, name, check) for bit, name, check in named if name is not None)
-    return ImageMarks(found)
+        fields = [(bit, check.field(changes, schema), check) for bit, check in enumerate(checks)]
+        seen = [(bit, field, check) for bit, field, check in fields if field is not None]
+        found[schema.schema_id] = tuple((bit, field.source, check) for bit, field, check in seen)
+        at_source[schema.schema_id] = frozenset(bit for bit, field, _ in seen if not field.rewrites)
+    return ImageMarks(found, at_source)
 
 
 def holding(flow: Flow) -> int:
@@ -86,20 +95,32 @@ def held_rows(flow: Flow, rows: pa.RecordBatch) -> list[RejectedRow]:
 
     names = [check.check_name for check in row_checks(flow)]
     images = PLAIN if PLAIN.keys() <= set(rows.schema.names) else ("before", "after")
-    wanted = ("event_id", "database", "table", "key", MARKS, "log", "place", "op", *images)
+    wanted = ("event_id", "database", "table", "key", "log", "place", "op", *images)
+    causes = _causes(names, rows)
     return [
         RejectedRow(
             event_id,
             f"{database}.{table}",
             None if key is None else key.decode(),
-            ", ".join(name for bit, name in enumerate(names) if marks >> bit & 1),
+            cause,
             "check",
             f"{file}:{position}",
             f'{{"op":{json.dumps(op)},"before":{_json(before)},"after":{_json(after)}}}',
         )
-        for event_id, database, table, key, marks, file, position, op, before, after in zip(
-            *(rows[name].to_pylist() for name in wanted), strict=True
+        for cause, event_id, database, table, key, file, position, op, before, after in zip(
+            causes, *(rows[name].to_pylist() for name in wanted), strict=True
         )
+    ]
+
+
+def _causes(names: Sequence[str], rows: pa.RecordBatch) -> list[str]:
+    """Return the violated checks of each row, then why a filter could not judge it."""
+    n = rows.num_rows
+    marks = rows[MARKS].to_pylist() if MARKS in rows.schema.names else [0] * n
+    unjudged = rows[UNJUDGED].to_pylist() if UNJUDGED in rows.schema.names else [None] * n
+    return [
+        ", ".join([*(name for bit, name in enumerate(names) if mark >> bit & 1), *((why,) if why else ())])
+        for mark, why in zip(marks, unjudged, strict=True)
     ]
 
 

@@ -17,6 +17,7 @@ from databus.core.events import Op, RowState
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
+from databus.rows.row_program import UNJUDGED
 from databus.rows.violation_bits import MARKS
 from databus.runtime.check import row_checks
 from databus.runtime.counts import table_names
@@ -104,7 +105,7 @@ class RowCounter:
         accepted = [_accepted(rows, group, routes, taker) for taker in self._takers]
         taken = np.logical_or.reduce(accepted)
         marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
-        held = taken & ((marks & self._holding) != 0)
+        held = taken & held_back(rows, marks, self._holding)
         kept = held
         if self._passed is not None:  # of a sink that is behind, what it alone lacks
             before = np.asarray(pc.is_in(rows["event_id"], self._passed))
@@ -167,6 +168,20 @@ class RowCounter:
     def give(self, rows: pa.RecordBatch) -> None:
         """Count rows that go to the writer."""
         self.observed.given += rows.num_rows
+
+
+def held_back(rows: pa.RecordBatch, marks: Ints, holding: int) -> npt.NDArray[np.bool_]:
+    """Return which rows are held back: a check that does so is violated, or a filter could not judge them.
+
+    Args:
+        rows: the rows.
+        marks: int64[rows], bits of the checks that they violate.
+        holding: bits of the checks that hold rows back.
+    """
+    held: npt.NDArray[np.bool_] = (marks & holding) != 0
+    if UNJUDGED in rows.schema.names and rows[UNJUDGED].null_count < rows.num_rows:
+        held |= np.asarray(rows[UNJUDGED].is_valid())
+    return held
 
 
 def _groups(

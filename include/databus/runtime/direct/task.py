@@ -23,6 +23,7 @@ from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from databus.rows.row_program import RowProgram
     from databus.rows.violations import ImageMarks
 
 AHEAD = 2
@@ -53,6 +54,7 @@ class DirectTask:
         encoder: the sink's encoder.
         writer: the sink's writer.
         passed: see `dispatch_direct`.
+        program: see `databus.runtime.direct.transforms.row_program`.
     """
 
     flow: Flow
@@ -66,6 +68,7 @@ class DirectTask:
     encoder: DirectEncoder
     writer: SlotWriter
     passed: frozenset[str] | None = None
+    program: RowProgram | None = None
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -116,7 +119,7 @@ class DirectTask:
             values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
             told = {} if values is None else {"values": values}
             for split in self.splits:
-                yield from split.read_text(self.columns, self.marks, **told)
+                yield from split.read_text(self.columns, self.marks, *self._program, **told)
             return
         form = self.encoder.image_form(self.columns, self.marks)
         for split in self.splits:
@@ -131,9 +134,14 @@ class DirectTask:
         """Return the rows that checks hold back, read once more as JSON text."""
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=True, passed=self.passed)
         for split in self.splits:
-            for rows in split.read_text(self.columns, self.marks):
+            for rows in split.read_text(self.columns, self.marks, *self._program):
                 counter.take(rows)
         return counter.observed.held
+
+    @property
+    def _program(self) -> tuple[RowProgram, ...]:
+        # Splits of another package may know of no program.
+        return () if self.program is None else (self.program,)
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

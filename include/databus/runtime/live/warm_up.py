@@ -59,6 +59,7 @@ def _newest(source: Source, after: Offset) -> SourcePlan | None:
 def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned: SourcePlan) -> list[DirectTask]:
     from databus.runtime.direct.lane import image_columns, is_direct
     from databus.runtime.direct.raw_records import task_type
+    from databus.runtime.direct.reasons import row_program
     from databus.runtime.direct.required import encoder_of
     from databus.runtime.direct.row_checks import image_marks
     from databus.runtime.direct.row_counts import Taker
@@ -76,11 +77,13 @@ def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned
     plan = Plan(session.settings.installation, flow.name, 0, planned.range, sinks, "", session.clock.now())
     takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     splits = cast("tuple[DirectSplit, ...]", tuple(source.splits(planned, 1)))
-    columns, marks = image_columns(flow, planned), image_marks(flow, planned)
+    columns, marks, program = image_columns(flow, planned), image_marks(flow, planned), row_program(flow, planned)
     nobody: Any = None
     encoders = [encoder_of(cast("DirectSink", sink), plan, flow, planned) for sink in session.sinks.values()]
     return [
-        task_type(splits, encoder)(flow, planned, splits, columns, marks, takers, number, False, encoder, nobody)
+        task_type(splits, encoder)(
+            flow, planned, splits, columns, marks, takers, number, False, encoder, nobody, program=program
+        )
         for number, encoder in enumerate(encoders)
     ]
 

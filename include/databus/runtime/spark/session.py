@@ -24,6 +24,10 @@ _MODEL = "databus/model of sessions that share workers"
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Spark's own defaults, said here so that a condition means the same in both lanes, whatever a cluster is set to.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     # It replaces a shuffle without rows by nothing, and with it what `observe` counted before the filter: a batch whose
     # rows are all held back or filtered would count as not read.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",

@@ -21,6 +21,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Nothing: the next attempt starts a task anew. If it comes back, see the worker's log.",
         retried=True,
     ),
+    "spark_needed": ErrorEntry(
+        "A value of a batch, such as bytes that are no text of their character set, is read by Spark's lane alone.",
+        "Nothing: the batch goes through Spark by itself, with the same records.",
+    ),
     "live_task_failed": ErrorEntry(
         "A live flow's Spark task failed in a way that no error names.",
         "Read the message and the worker's log.",

@@ -21,7 +21,7 @@ from databus.rows.avro.shapes import wire_head
 from databus.rows.image_form import FORM_KEY, ImageForm
 from databus.rows.json_pieces import Piece, Values, join
 from databus.sinks.envelope import code_version, connector
-from databus.sinks.envelope_text import SHARED, runs_of
+from databus.sinks.envelope_text import SHARED, runs
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 
@@ -42,11 +42,11 @@ class AvroEncoder(KafkaEncoder):
         """Return the form in which it takes images; see `ImageEncoder`."""
         return avro_form(AvroForm(columns, self._schemas), marks)
 
-    def values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+    def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the records' values."""
         return envelopes(rows, self.plan, self._schemas)
 
-    def keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    def _keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the records' keys, and the canonical ones beside them."""
         return {"key": rows[FORM_KEY], CANONICAL_KEY: rows["key"]}
 
@@ -65,7 +65,7 @@ def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, Registered
         plan: names the flow and gives the top-level `ts_ms`.
         schemas: those that the plan has pinned.
     """
-    first, of_row = runs_of(rows)
+    first, of_row = runs(rows)
     shared = rows.select([*SHARED, "schema_id"]).take(first)
     snapshot = pc.equal(shared["op"], Op.READ.value)
     if rows.num_rows and pc.max(rows["ordinal"]).as_py() >= _MOST_ROWS:

@@ -1,0 +1,62 @@
+"""Row program of a flow: what its transforms do with values and rows, applied where rows are decoded.
+
+`databus.runtime.direct.compilation` makes one; `emit` applies it. What it does to a row is what the same transforms do
+to it in Spark's lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.decoding.table_batch import TableBatch, Transactions
+
+UNJUDGED = "unjudged"
+"""Column of the rows: why a filter cannot judge a row ("filter_lacks(amount)"), null where all could."""
+
+FILTERED = 4
+"""Operation of a row that is left out, beside those of `TableBatch.op`."""
+
+
+@dataclass(frozen=True, eq=False)
+class FatedRows:
+    """Rows of a batch on their way through a flow's filters, after primary-key updates were split.
+
+    Attributes:
+        change: int64[n], number of the change in the batch.
+        op: int8[n], as in `TableBatch`, or `FILTERED`.
+        before: int32[n], image in the batch, -1 without.
+        after: the same of the after-image.
+        unjudged: string[n] as the column `UNJUDGED`; None where all rows were judged.
+    """
+
+    change: npt.NDArray[np.int64]
+    op: npt.NDArray[np.int8]
+    before: npt.NDArray[np.int32]
+    after: npt.NDArray[np.int32]
+    unjudged: pa.StringArray | None = None
+
+
+class RowProgram(Protocol):
+    """The compiled transforms of a flow on the tables of one plan; picklable."""
+
+    def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
+        """Return the rows after all filters, in their order and number.
+
+        Raises:
+            DatabusError: a condition fails for a row, as it does in Spark.
+            SparkNeededError: a value that only Spark's lane reads.
+        """
+        ...
+
+    def shown(self, batch: TableBatch) -> TableBatch:
+        """Return the batch with the values that transforms replaced, as text; flags are read from the one before.
+
+        Raises:
+            DatabusError: as `judged`.
+        """
+        ...

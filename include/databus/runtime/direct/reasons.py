@@ -1,0 +1,115 @@
+"""Lane of a flow's tables and why: what the definition, the checks and the transforms of each table ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from databus.core.flow import Flow
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.expressions.errors import NotCompiledError
+from databus.runtime.direct.compilation import CompiledRows, TableProgram, table_program
+from databus.runtime.direct.row_checks import unmarked, without_rows
+
+
+@dataclass(frozen=True)
+class TableLane:
+    """Lane that the rows of one table ask for.
+
+    Attributes:
+        table: `database.table`, "" for all of the flow.
+        lane: "direct" or "spark". A batch takes the direct lane if all of its tables ask for it.
+        reason: why it is Spark's, "" of the direct one.
+    """
+
+    table: str
+    lane: Literal["direct", "spark"]
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Return the lane in words: "Spark, because filter 'f(a) > 1': function f is not compiled"."""
+        return "direct" if self.lane == "direct" else f"Spark, because {self.reason}"
+
+
+def refusal(flow: Flow) -> str:
+    """Say why a flow's definition alone leaves it to Spark's lane, "" where it does not.
+
+    The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms can be
+    compiled, and every sink encodes text.
+    """
+    if flow.lane == "spark":
+        return 'lane="spark" says so'
+    if not flow.source.direct:
+        return f"source {flow.source.kind} has rows for Spark alone"
+    for transform in flow.transforms:
+        if not transform.compilable():
+            return f"transform {transform.label()} is applied by Spark alone"
+    for sink in flow.sinks:
+        if not sink.direct:
+            return f"sink {sink.sink_name} takes rows from Spark alone"
+    return ""
+
+
+def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, ...]:
+    """Return the lane that each table asks for, in their order, each table once.
+
+    Args:
+        flow: the flow.
+        tables: as its source has them; a table may have several schemas.
+
+    Raises:
+        TransformError: what the transform raises in Spark's lane too.
+        ConfigError: a check names a column that its table does not have.
+    """
+    why = refusal(flow) or unmarked(flow)
+    if why:
+        return (TableLane("", "spark", why),)
+    reasons: dict[str, str] = {}
+    for schema, found in _programs(flow, tables):
+        reason = found if isinstance(found, str) else unmarked(flow, schema)
+        reasons[schema.full_name] = reasons.get(schema.full_name) or reason
+    return tuple(TableLane(table, "spark" if why else "direct", why) for table, why in reasons.items())
+
+
+def row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | None:
+    """Return the program of a plan's rows, None where the transforms look at no value.
+
+    Raises:
+        TransformError: what the transform raises in Spark's lane too.
+        NotCompiledError: a table's rows ask for Spark's lane.
+    """
+    if all(spec.by_table for spec in flow.transforms):
+        return None
+    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
+    flow_before, tables_before, found = _last
+    if flow_before is not flow or tables_before != planned.tables:
+        found = _row_program(flow, planned)
+        _last = (flow, planned.tables, found)
+    if isinstance(found, str):
+        raise NotCompiledError(found)
+    return found
+
+
+_last: tuple[Flow | None, Sequence[TableSchema], CompiledRows | str | None] = (None, (), None)
+
+
+def _row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | str | None:
+    programs: dict[int, TableProgram] = {}
+    for schema, found in _programs(flow, planned.tables):
+        if isinstance(found, str):
+            return found
+        if found is not None:
+            programs[schema.schema_id] = found
+    return CompiledRows(programs) if programs else None
+
+
+def _programs(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
+    """Yield each table with its program, None where it has none, or the reason why there cannot be one."""
+    changes = without_rows(flow, tables)
+    for schema in tables:
+        try:
+            yield schema, table_program(changes, schema)
+        except NotCompiledError as error:
+            yield schema, f"{error.reason} is not compiled"

@@ -1,0 +1,223 @@
+"""Fates of decoded rows at a compiled condition: the same that `databus.rows.frames.leaving` spells in Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, Transactions
+from databus.core.events import Op
+from databus.expressions.errors import ExpressionError
+from databus.rows.row_program import FILTERED, FatedRows
+from databus.runtime.direct.column_programs import ColumnProgram
+
+if TYPE_CHECKING:
+    from databus.runtime.direct.compiled_sql import CompiledSql
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+_OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, FILTERED: Op.FILTERED}
+_LETTERS = pa.array([_OPS[number].value for number in range(len(_OPS))])
+_LOST = {Op.CREATE: "before", Op.DELETE: "after"}
+"""Image that a row of an operation does not have."""
+
+
+@dataclass(frozen=True)
+class TableCondition:
+    """Condition of a filter on one table, compiled.
+
+    Attributes:
+        compiled: the condition.
+        columns: what its inputs are: a column, or the name of a column of the row shape ("op", "ts_ms", …).
+        judged: source's names and present names of the columns that it names without a qualifier.
+        leaving: whether an update that leaves becomes a delete, and one that enters an insert.
+    """
+
+    compiled: CompiledSql
+    columns: Mapping[tuple[str, str], ColumnProgram | str]
+    judged: tuple[tuple[str, str], ...]
+    leaving: bool
+
+    @property
+    def of_one_image(self) -> bool:
+        """Flag of a condition that one image alone decides."""
+        return all(
+            image == "row" and (isinstance(column, ColumnProgram) or column in ("database", "table"))
+            for (_, image), column in self.columns.items()
+        )
+
+
+@dataclass
+class BatchImages:
+    """Columns of a batch's images, each computed once."""
+
+    batch: TableBatch
+    transactions: Transactions
+    _values: dict[ColumnProgram, pa.Array] = field(default_factory=dict)
+    _carried: dict[str, Mask] = field(default_factory=dict)
+
+    def values(self, column: ColumnProgram) -> pa.Array:
+        """Return a column as conditions see it, a value per image."""
+        if column not in self._values:
+            self._values[column] = column.seen(self.batch)
+        return self._values[column]
+
+    def carried(self, source: str) -> Mask:
+        """Return bool[images + 1], which images carry a column; the last is False, for rows without an image."""
+        if source not in self._carried:
+            place = [column.name for column in self.batch.schema.columns].index(source)
+            sets = np.array([carried[place] for carried in self.batch.presence_sets], np.bool_)
+            images = sets[self.batch.presence] if len(sets) else np.zeros(0, np.bool_)
+            self._carried[source] = np.append(images, False)
+        return self._carried[source]
+
+
+def judged(conditions: Sequence[TableCondition], images: BatchImages, rows: FatedRows) -> FatedRows:
+    """Return the rows after a table's filters; what one leaves out is still seen by the next, as in Spark's lane."""
+    op, before, after = rows.op.copy(), rows.before.copy(), rows.after.copy()
+    left_out = np.zeros(len(op), np.bool_)
+    causes: dict[int, str] = {}
+    for condition in conditions:
+        step = _RowsAtCondition(condition, images, FatedRows(rows.change, op, before, after))
+        left, unjudged, deleted, inserted = step.fates()
+        for row in np.flatnonzero(unjudged).tolist():
+            causes.setdefault(row, step.cause(row))
+        left_out |= left
+        op = np.where(deleted, np.int8(DELETE), np.where(inserted, np.int8(INSERT), op))
+        after = np.where(deleted, np.int32(-1), after)
+        before = np.where(inserted, np.int32(-1), before)
+    op = np.where(left_out, np.int8(FILTERED), op)
+    before, after = (np.where(left_out, np.int32(-1), side) for side in (before, after))
+    told = None
+    if causes:
+        told = pa.array([causes.get(row) for row in range(len(op))], pa.string())
+    return FatedRows(rows.change, op, before, after, told)
+
+
+@dataclass
+class _RowsAtCondition:
+    condition: TableCondition
+    images: BatchImages
+    rows: FatedRows
+    _of_images: Mask | None = None
+
+    def fates(self) -> tuple[Mask, Mask, Mask, Mask]:
+        """Return which rows are left out, cannot be judged, become deletes, become inserts."""
+        op, before, after = self.rows.op, self.rows.before, self.rows.after
+        n = len(op)
+        alive = op != FILTERED
+        lacks = np.zeros(n, np.bool_)
+        for source, _ in self.condition.judged:
+            carried = self.images.carried(source)
+            lacks |= ~carried[after] & ~carried[before]
+        lacks &= alive
+        reached = alive & ~lacks
+        self._look_at_images(reached)
+        kept = self._true(reached, "row", None)
+        deleted, inserted, unsure = (np.zeros(n, np.bool_) for _ in range(3))
+        if self.condition.leaving:
+            crosses = reached & (op == UPDATE) & (before >= 0) & (after >= 0)
+            lacked = np.zeros(n, np.bool_)
+            for source, _ in self.condition.judged:
+                lacked |= ~self.images.carried(source)[before]
+            # A kept update whose before-image lacks a column stays an update: the row that it leaves behind is right.
+            told = crosses & ~lacked
+            was = self._true(told, "before", None)
+            inserted = self._true(told & kept & ~was, "row", Op.CREATE)
+            deleted = self._true(told & ~kept & was, "before", Op.DELETE)
+            unsure = crosses & ~kept & lacked
+        left = ~alive | (reached & ~kept & ~unsure & ~deleted)
+        return left, lacks | unsure, deleted, inserted
+
+    def cause(self, row: int) -> str:
+        """Return why a row cannot be judged: "filter_lacks(amount, status)"."""
+        op, before, after = int(self.rows.op[row]), int(self.rows.before[row]), int(self.rows.after[row])
+        both = self.condition.leaving and op == UPDATE and before >= 0 and after >= 0
+        lacking = []
+        for source, name in self.condition.judged:
+            carried = self.images.carried(source)
+            if not carried[before] and (both or not carried[after]):
+                lacking.append(name)
+        return f"filter_lacks({', '.join(lacking)})"
+
+    def _look_at_images(self, reached: Mask) -> None:
+        """Judge each image once, where that says all; what fails for an image is left to the rows that reach it."""
+        batch = self.images.batch
+        whole = all(self.images.carried(source)[:-1].all() for source, _ in self.condition.judged)
+        if not (self.condition.of_one_image and whole and reached.any()):
+            return
+        images = np.arange(batch.images.num_rows)
+        columns = {
+            at: self.images.values(column) if isinstance(column, ColumnProgram) else self._constant(column, len(images))
+            for at, column in self.condition.columns.items()
+        }
+        try:
+            self._of_images = np.append(_mask(self.condition.compiled.evaluate(columns, len(images))), False)
+        except ExpressionError:
+            self._of_images = None
+
+    def _true(self, rows: Mask, image: str, as_op: Op | None) -> Mask:
+        """Return where the condition is true, of these rows.
+
+        Args:
+            rows: those that are judged; an error of the others is none.
+            image: image that columns without a qualifier are read from.
+            as_op: operation as which the rows are judged.
+        """
+        at = np.flatnonzero(rows)
+        found = np.zeros(len(rows), np.bool_)
+        if not len(at):
+            return found
+        if self._of_images is not None:
+            before, after = self.rows.before[at], self.rows.after[at]
+            found[at] = self._of_images[before if image == "before" else np.where(after >= 0, after, before)]
+            return found
+        lost = _LOST[as_op] if as_op else None
+        columns = {}
+        for (name, qualifier), column in self.condition.columns.items():
+            read = image if qualifier == "row" else qualifier
+            columns[name, qualifier] = (
+                self._shape(column, at, as_op)
+                if isinstance(column, str)
+                else self._column(column, at, None if qualifier == lost else read)
+            )
+        found[at] = _mask(self.condition.compiled.evaluate(columns, len(at)))
+        return found
+
+    def _column(self, column: ColumnProgram, at: Rows, image: str | None) -> pa.Array:
+        values = self.images.values(column)
+        if image is None:
+            return pa.nulls(len(at), values.type)
+        before, after = self.rows.before[at], self.rows.after[at]
+        carried = self.images.carried(column.source)
+        from_before = np.where(carried[before], before, np.int32(-1))
+        from_after = np.where(carried[after], after, np.int32(-1))
+        index = {"before": from_before, "after": from_after}.get(image)
+        if index is None:
+            index = np.where(from_after >= 0, from_after, from_before)
+        return values.take(pa.array(index.clip(0), mask=index < 0))
+
+    def _shape(self, name: str, at: Rows, as_op: Op | None) -> pa.Array:
+        if name == "op":
+            return pa.repeat(pa.scalar(as_op.value), len(at)) if as_op else _LETTERS.take(pa.array(self.rows.op[at]))
+        if name == "ts_ms":
+            transactions = self.images.batch.transaction[self.rows.change[at]]
+            return pa.array(self.images.transactions.ts_ms[transactions])
+        return self._constant(name, len(at))
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        schema = self.images.batch.schema
+        return pa.repeat(pa.scalar({"database": schema.database, "table": schema.table}[name]), rows)
+
+
+def _mask(found: pa.Array) -> Mask:
+    if pa.types.is_null(found.type):
+        return np.zeros(len(found), np.bool_)
+    return np.asarray(pc.fill_null(found, False)).astype(np.bool_, copy=False)

@@ -49,7 +49,8 @@ def _errors(flow: Flow, planned: SourcePlan | None = None) -> Iterator[ConfigErr
     for spec in flow.sinks:
         if option := spec.needs_direct_lane():
             yield ConfigError(
-                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded: {_refused(flow, planned)}",
+                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded: "
+                f"{_refused(flow, planned)}",
                 hint=_HINT,
                 code="lane_required",
             )

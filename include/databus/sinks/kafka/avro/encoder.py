@@ -13,6 +13,7 @@ from databus.core.errors.source import DecodeError
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.state.registered_schemas import RegisteredSchemas
+from databus.formats.row_runs import runs
 from databus.rows.avro.columns import IN_UNION, longs, texts
 from databus.rows.avro.form import AvroForm, avro_form
 from databus.rows.avro.images import text_bytes, varint
@@ -21,7 +22,7 @@ from databus.rows.avro.shapes import wire_head
 from databus.rows.image_form import FORM_KEY, ImageForm
 from databus.rows.json_pieces import Piece, Values, join
 from databus.sinks.envelope import code_version, connector
-from databus.sinks.envelope_text import SHARED, runs
+from databus.sinks.envelope_text import SHARED
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from tests.ports import ports_from
 from tests.unit.formats.debezium_differences import left_over
 from tests.unit.formats.debezium_recording import KEPT, Recording, differences
 from tests.unit.formats.debezium_tables import TABLES, VARIANTS
+
+_OF_THE_RUN = re.compile(r"\.source\.(ts_ms|gtid|file): ")
+"""Facts of the server and of the moment."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -30,4 +34,7 @@ def test_ours_are_debezium_s_but_for_what_is_known(tmp_path: Path) -> None:
         for table in TABLES:
             theirs = made.debezium[variant][table]
             assert left_over(list(differences(ours[table], theirs))) == [], (variant, table)
-            assert list(differences(kept.debezium[variant][table], theirs)) == [], (variant, table)
+            changed = [
+                each for each in differences(kept.debezium[variant][table], theirs) if not _OF_THE_RUN.search(each)
+            ]
+            assert changed == [], (variant, table)

@@ -113,7 +113,9 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
         day = f.date_add(f.lit("1970-01-01").cast("date"), f.floor(f.col("ts_ms") / 86_400_000).cast("int"))
         ms = f.pmod(f.col("ts_ms"), f.lit(86_400_000))
         parts = (f.pmod(f.floor(ms / unit), f.lit(of)) for unit, of in _CLOCK)
-        time = f.format_string("%sT%02d:%02d:%02d.%03dZ", day, *parts)  # in UTC, whatever the session's zone is
+        time = f.format_string(
+            "%sT%02d:%02d:%02d.%03dZ", day.cast("string"), *parts
+        )  # in UTC, whatever the session's zone is
         found += [f.lit(value).alias(f"{PREFIX}{name}") for name, value in _fixed(plan).items()]
         found += [
             f.col("event_id").alias(f"{PREFIX}ce_id"),

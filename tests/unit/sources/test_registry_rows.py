@@ -15,7 +15,7 @@ from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.violation_bits import MARKS
 from databus.runtime.check import row_checks
-from databus.runtime.direct.row_checks import can_mark, held_rows, holding, image_marks
+from databus.runtime.direct.row_checks import held_rows, holding, image_marks, unmarked
 from databus.schema_registry import decoder as of_values
 from databus.schema_registry.client import RegisteredSchema
 from databus.schema_registry.decoder import SchemaDecoder
@@ -58,7 +58,7 @@ def rows_of(flow: Flow, patch: pytest.MonkeyPatch) -> pa.Table:
     assert isinstance(spec, KafkaTopics)
     schemas = tables_of(spec, ["t"])
     planned = SourcePlan(OffsetRange(KafkaOffsets({}), KafkaOffsets({})), schemas, len(RECORDS), 0)
-    assert can_mark(flow, planned)
+    assert not unmarked(flow, *planned.tables)
     form = json_form({}, image_marks(flow, planned))
     records = [Record(offset, key, value, (), 1, 5) for offset, (key, value) in enumerate(RECORDS)]
     decoders = {"avro": SchemaDecoder(RegistrySettings("reg", "http://rows"), "avro")}

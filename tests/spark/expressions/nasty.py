@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,9 +69,14 @@ VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 
 def nasty(rows: int = 200, seed: int = 1) -> pa.Table:
     """Return rows in which each value of each column stands at least once, mixed at random."""
+    return mixed(VALUES, rows, seed)
+
+
+def mixed(columns: Mapping[str, tuple[pa.DataType, Sequence[Any]]], rows: int, seed: int) -> pa.Table:
+    """Return rows of columns' values, each at least once, mixed at random."""
     random = np.random.default_rng(seed)
     made = {}
-    for name, (kind, values) in VALUES.items():
+    for name, (kind, values) in columns.items():
         chosen = [*range(len(values)), *random.integers(0, len(values), rows)][:rows]
         random.shuffle(chosen)
         made[name] = _array(kind, values).take(pa.array(chosen))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from databus.expressions.compiled import Compiled, compile_expression
 from databus.expressions.errors import ExpressionError, NotCompiledError
+from databus.expressions.types import arrow_of
 
 CHUNK = 150
 """Expressions of one select."""
@@ -90,7 +91,9 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
         errors: whether Spark is asked too that the first such row of each expression fails, with the same error class.
     """
     found = Comparison()
-    frame = spark.createDataFrame(table.append_column("id", pa.array(range(table.num_rows), pa.int32())))
+    numbered = table.append_column("id", pa.array(range(table.num_rows), pa.int32()))
+    typed = ", ".join(f"{name} {spark_type(kind)}" for name, kind in zip(numbered.column_names, numbered.schema.types, strict=True))
+    frame = spark.createDataFrame(numbered, schema=typed)  # a timestamp without zone would get one otherwise
     frame = frame.localCheckpoint()  # rows of an RDD: Spark generates code, as for a batch
     ours: dict[str, tuple[str, pa.Array, list[int]]] = {}
     for text in dict.fromkeys(expressions):
@@ -116,20 +119,23 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
 def _evaluated(expression: Compiled, table: pa.Table) -> tuple[pa.Array, dict[int, str]]:
     """Return the values, NULL where a row fails; and row → error class of these rows."""
     given = columns(table)
-    try:
-        return expression.evaluate(given, table.num_rows), {}
-    except ExpressionError:
-        pass
     parts: list[pa.Array] = []
     bad: dict[int, str] = {}
-    for row in range(table.num_rows):
+
+    def evaluate(start: int, stop: int) -> None:
         try:
-            parts.append(expression.evaluate({key: column.slice(row, 1) for key, column in given.items()}, 1))
+            held = {key: column.slice(start, stop - start) for key, column in given.items()}
+            parts.append(expression.evaluate(held, stop - start))
         except ExpressionError as error:
-            bad[row] = error.error_class
-            parts.append(pa.nulls(1, parts[0].type if parts else None))
-    kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
-    return pa.concat_arrays([part.cast(kind) for part in parts]), bad
+            if stop - start == 1:
+                bad[start] = error.error_class
+                parts.append(pa.nulls(1, arrow_of(expression.type)))
+            else:
+                evaluate(start, (start + stop) // 2)
+                evaluate((start + stop) // 2, stop)
+
+    evaluate(0, table.num_rows)
+    return pa.concat_arrays(parts), bad
 
 
 def _fails(frame: Any, text: str, row: int, error_class: str, found: Comparison) -> None:
@@ -167,7 +173,14 @@ def _compare(frame: Any, ours: Mapping[str, tuple[str, pa.Array, list[int]]], fo
             found.differences.append(f"{text} | type {kind} here, {spark_type(column.type)} in Spark")
             continue
         for row in _unequal(values, column):
-            found.differences.append(f"{text} | row {row}: {values[row]} here, {column[row]} in Spark")
+            found.differences.append(f"{text} | row {row}: {_shown(values[row])} here, {_shown(column[row])} in Spark")
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value)
+    except (OverflowError, ValueError):  # a time beyond Python's
+        return str(value.cast(pa.int32() if pa.types.is_date(value.type) else pa.int64()))
 
 
 def _unequal(ours: pa.Array, theirs: pa.Array) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +15,9 @@ SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
-_LAST_NANOSECOND_YEAR = 999_999_999
+JAVA_OVERFLOW: Final = "java.lang.ArithmeticException"
+"""Error without a class of Spark's."""
+_OFFSET = re.compile(r"([+-])(0\d|1[0-7]):([0-5]\d)")
 
 UNITS: dict[str, int] = {
     "MICROSECOND": 1,
@@ -43,7 +46,7 @@ def date(micros: Vector) -> Vector:
 def midnight(days: Vector) -> Outcome:
     """Return the timestamps at which dates begin."""
     whole = days.astype(np.int64)
-    return Outcome(whole * DAY, failures={"DATETIME_OVERFLOW": np.abs(whole) > 106_751_991})
+    return Outcome(whole * DAY, failures={JAVA_OVERFLOW: np.abs(whole) > 106_751_991})
 
 
 def hour(micros: Vector) -> Vector:
@@ -75,6 +78,24 @@ def scaled(unit: int) -> Callable[[Vector], Outcome]:
         return Outcome(made, failures={"ARITHMETIC_OVERFLOW": made // unit != whole})
 
     return timestamps
+
+
+def offset_of(zone: str) -> int | None:
+    """Return a zone's offset from UTC; None unless it is UTC or of the form ±hh:mm."""
+    if zone == "UTC":
+        return 0
+    found = _OFFSET.fullmatch(zone)
+    return None if found is None else (int(found[2]) * HOUR + int(found[3]) * MINUTE) * (-1 if found[1] == "-" else 1)
+
+
+def shifted(by: int) -> Callable[[Vector], Outcome]:
+    """Return the function from timestamps to those some microseconds later."""
+
+    def later(micros: Vector) -> Outcome:
+        made = micros + by
+        return Outcome(made, failures={JAVA_OVERFLOW: ((made < micros) != (by < 0)) & (by != 0)})
+
+    return later
 
 
 def unit_of(text: str) -> str | None:

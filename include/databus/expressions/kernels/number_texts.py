@@ -35,6 +35,7 @@ _DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.(?P<tail>\d*))?|\.(?P<only>\d+))(?:[eE](
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _EXACT = Context(prec=200, Emax=10**12, Emin=-(10**12))
 _INT32 = 2**31
+_BEYOND_JAVA = "java.lang.ArithmeticException"
 _BASES = range(2, 37)
 _UNSIGNED = 2**64
 
@@ -110,8 +111,8 @@ def decimals(digits: int, scale: int, *, fails: bool) -> Callable[[pa.Array], pa
     def parsed(text: str) -> Decimal | None:
         try:
             return decimal_of(text, digits, scale)
-        except ExpressionError:
-            if fails:
+        except ExpressionError as error:
+            if fails or error.error_class == _BEYOND_JAVA:
                 raise
             return None
 
@@ -140,6 +141,8 @@ def decimal_of(text: str, digits: int, scale: int) -> Decimal | None:
         return None
     value = Decimal(text)
     figures = len(value.as_tuple().digits)
+    if figures - places >= _INT32:
+        raise ExpressionError(_BEYOND_JAVA, "a text has more digits than Java counts")
     if figures - places > 38:
         raise ExpressionError("NUMERIC_OUT_OF_SUPPORTED_RANGE", "a text has more than 38 digits before the point")
     if value.adjusted() < -scale - 1:

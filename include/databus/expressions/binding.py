@@ -17,8 +17,8 @@ from databus.expressions.nodes import (
     ConstantNode,
     Key,
     LogicNode,
-    Node,
     Rows,
+    TypedNode,
 )
 from databus.expressions.tree import NULL, Call, Cases, Conversion, Literal, Name, Tree
 from databus.expressions.types import VOID, arrow_of, type_named, widest
@@ -36,7 +36,7 @@ class Binding:
     def __init__(self, types: Callable[[str, str], str | None]):
         self._types = types
         self.columns: dict[Key, str] = {}
-        self._forms: dict[str, Callable[[Call], Node]] = {
+        self._forms: dict[str, Callable[[Call], TypedNode]] = {
             "and": self._logic,
             "or": self._logic,
             "if": self._if,
@@ -48,14 +48,14 @@ class Binding:
             "ifnull": self._coalesce,
         }
 
-    def node(self, tree: Tree) -> Node:
+    def node(self, tree: Tree) -> TypedNode:
         """Return the typed expression of a tree.
 
         Raises:
             NotCompiledError: a part without a proven meaning.
         """
         if isinstance(tree, Literal):
-            return _constant(tree)
+            return constant(tree)
         if isinstance(tree, Name):
             return self._column(tree)
         if isinstance(tree, Conversion):
@@ -68,7 +68,7 @@ class Binding:
         written = tuple(isinstance(argument, Literal) for argument in tree.arguments)
         return call(tree.name, nodes, written)
 
-    def _column(self, name: Name) -> Node:
+    def _column(self, name: Name) -> TypedNode:
         key = name.name, name.image
         found = self._types(*key)
         if found is None:
@@ -76,40 +76,40 @@ class Binding:
         self.columns[key] = kind = type_named(found)
         return ColumnNode(key, kind)
 
-    def _case(self, tree: Cases) -> Node:
+    def _case(self, tree: Cases) -> TypedNode:
         conditions = [_boolean(self.node(condition), "case") for condition, _ in tree.branches]
         results = [self.node(result) for _, result in tree.branches] + [self.node(tree.otherwise)]
         return _case_of(conditions, results, widest([result.type for result in results], "case"))
 
-    def _if(self, tree: Call) -> Node:
+    def _if(self, tree: Call) -> TypedNode:
         if len(tree.arguments) != 3:
             raise NotCompiledError("if without three arguments")
         condition, *results = tree.arguments
         return self._case(Cases(((condition, results[0]),), results[1]))
 
-    def _nvl2(self, tree: Call) -> Node:
+    def _nvl2(self, tree: Call) -> TypedNode:
         if len(tree.arguments) != 3:
             raise NotCompiledError("nvl2 without three arguments")
         value, there, none = tree.arguments
         return self._case(Cases(((Call("isnotnull", (value,)), there),), none))
 
-    def _nullif(self, tree: Call) -> Node:
+    def _nullif(self, tree: Call) -> TypedNode:
         if len(tree.arguments) != 2:
             raise NotCompiledError("nullif without two arguments")
         return self._case(Cases(((Call("=", tree.arguments), NULL),), tree.arguments[0]))
 
-    def _coalesce(self, tree: Call) -> Node:
+    def _coalesce(self, tree: Call) -> TypedNode:
         if not tree.arguments or (tree.name != "coalesce" and len(tree.arguments) != 2):
             raise NotCompiledError(f"{tree.name} of {len(tree.arguments)} arguments")
         nodes = [self.node(argument) for argument in tree.arguments]
         kind = widest([node.type for node in nodes], tree.name)
         return CoalesceNode(tuple(converted(node, kind) for node in nodes), kind)
 
-    def _logic(self, tree: Call) -> Node:
+    def _logic(self, tree: Call) -> TypedNode:
         left, right = (_boolean(self.node(argument), tree.name) for argument in tree.arguments)
         return LogicNode(tree.name == "or", left, right)
 
-    def _in(self, tree: Call) -> Node:
+    def _in(self, tree: Call) -> TypedNode:
         if len(tree.arguments) < 2:
             raise NotCompiledError("in without values")
         nodes = [self.node(argument) for argument in tree.arguments]
@@ -127,7 +127,7 @@ class Binding:
         return found
 
 
-def call(name: str, nodes: Sequence[Node], written: tuple[bool, ...] | None = None) -> Node:
+def call(name: str, nodes: Sequence[TypedNode], written: tuple[bool, ...] | None = None) -> TypedNode:
     """Return the call of a registered function, its arguments converted as it asks; a constant where all are.
 
     Args:
@@ -148,7 +148,7 @@ def call(name: str, nodes: Sequence[Node], written: tuple[bool, ...] | None = No
     return _folded(CallNode(name, resolved, arguments))
 
 
-def converted(node: Node, kind: str, *, trying: bool = False) -> Node:
+def converted(node: TypedNode, kind: str, *, trying: bool = False) -> TypedNode:
     """Return an expression cast to a type.
 
     Raises:
@@ -160,20 +160,25 @@ def converted(node: Node, kind: str, *, trying: bool = False) -> Node:
     return _folded(CallNode("cast", Resolved(kind, (node.type,), kernel), (node,)))
 
 
-def _folded(node: CallNode) -> Node:
-    """Return the constant that a call of constants gives; the call where it fails, for it may not be reached."""
+def _folded(node: CallNode) -> TypedNode:
+    """Return the constant that a call of constants gives.
+
+    Raises:
+        NotCompiledError: it fails, and Spark fails before the first row, or not at all where no row needs it.
+    """
     if not node.arguments or not all(isinstance(argument, ConstantNode) for argument in node.arguments):
         return node
     try:
         found = node.values(_NOWHERE)
-    except ExpressionError:
-        return node
+    except ExpressionError as error:
+        raise NotCompiledError(f"a constant that fails: {error.message}") from None
     except Exception as error:
         raise NotCompiledError(f"{node.name} of constants: {error}") from error
     return ConstantNode(found if isinstance(found, pa.Scalar) else found[0], node.type)
 
 
-def _constant(literal: Literal) -> Node:
+def constant(literal: Literal) -> TypedNode:
+    """Return the typed expression of a literal."""
     kind = arrow_of(literal.type)
     if literal.value is not None and pa.types.is_temporal(kind):
         whole = pa.int32() if literal.type == "date" else pa.int64()
@@ -181,12 +186,12 @@ def _constant(literal: Literal) -> Node:
     return ConstantNode(pa.scalar(literal.value, kind), literal.type)
 
 
-def _boolean(node: Node, what: str) -> Node:
+def _boolean(node: TypedNode, what: str) -> TypedNode:
     if node.type not in ("boolean", VOID):
         raise NotCompiledError(f"{what} of {node.type}")
     return converted(node, "boolean")
 
 
-def _case_of(conditions: Sequence[Node], results: Sequence[Node], kind: str) -> Node:
+def _case_of(conditions: Sequence[TypedNode], results: Sequence[TypedNode], kind: str) -> TypedNode:
     *chosen, otherwise = (converted(result, kind) for result in results)
     return CaseNode(tuple(zip(conditions, chosen, strict=True)), otherwise, kind)

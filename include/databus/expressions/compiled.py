@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from databus.expressions.binding import Binding
 from databus.expressions.errors import NotCompiledError
-from databus.expressions.nodes import Key, Node, Rows, as_array
+from databus.expressions.nodes import Key, Rows, TypedNode, as_array
 from databus.expressions.parser import parse
 from databus.expressions.types import VOID, arrow_of, type_named
 
@@ -32,7 +32,7 @@ class Compiled:
 
     inputs: tuple[Key, ...]
     type: str
-    root: Node
+    root: TypedNode
     types: tuple[str, ...]
 
     def evaluate(self, columns: Mapping[Key, pa.Array], rows: int) -> pa.Array:

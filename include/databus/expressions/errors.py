@@ -35,9 +35,9 @@ class ExpressionError(DatabusError):
         super().__init__(f"[{error_class}] {message}")
 
 
-def overflow(what: str) -> ExpressionError:
-    """Return the error of an integer that its type cannot hold."""
-    return ExpressionError("ARITHMETIC_OVERFLOW", f"{what} overflows its type")
+def overflow(what: str, *, small: bool = False) -> ExpressionError:
+    """Return the error of an integer that its type cannot hold; Spark names that of tinyint and smallint otherwise."""
+    return ExpressionError(f"{'BINARY_' if small else ''}ARITHMETIC_OVERFLOW", f"{what} overflows its type")
 
 
 def out_of_range(value: object, to: str) -> ExpressionError:

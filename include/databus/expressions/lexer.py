@@ -101,6 +101,8 @@ def _unescaped(found: re.Match[str], quote: str) -> str:
     if doubled is not None:
         return quote if doubled[0] == quote else str(doubled)
     if octal is not None:
+        if octal[0] in "23":  # read as three digits by some versions of Spark only
+            raise NotCompiledError(f"the escape {found[0]}")
         return chr(int(octal, 8))
     if four is not None or eight is not None:
         number = int(four or eight, 16)

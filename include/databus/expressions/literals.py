@@ -62,7 +62,8 @@ def _integer(value: int, kind: str, bits: int) -> Literal:
 
 
 def _float(value: float, kind: str, token: Lexeme) -> Literal:
-    if value in (float("inf"), float("-inf")):
+    most = np.finfo(np.float32 if kind == "float" else np.float64).max
+    if abs(Decimal(token.text)) > Decimal(float(most)):
         raise NotCompiledError(f"the number {token.raw} as {kind}")
     return Literal(value, kind)
 

@@ -43,8 +43,8 @@ class Rows:
         return Rows({key: column.take(places) for key, column in self.columns.items()}, len(places), self.exact)
 
 
-class Node(Protocol):
-    """Typed expression.
+class TypedNode(Protocol):
+    """Typed expression of values.
 
     Attributes:
         type: Spark type of its values.
@@ -94,7 +94,7 @@ class CallNode:
 
     name: str
     resolved: Resolved
-    arguments: tuple[Node, ...]
+    arguments: tuple[TypedNode, ...]
 
     @property
     def type(self) -> str:
@@ -137,8 +137,8 @@ class CallNode:
 class CaseNode:
     """The result of the first condition that is true."""
 
-    branches: tuple[tuple[Node, Node], ...]
-    otherwise: Node
+    branches: tuple[tuple[TypedNode, TypedNode], ...]
+    otherwise: TypedNode
     type: str
 
     def values(self, rows: Rows) -> Value:
@@ -167,7 +167,7 @@ class CaseNode:
 class CoalesceNode:
     """The first value that is not NULL."""
 
-    arguments: tuple[Node, ...]
+    arguments: tuple[TypedNode, ...]
     type: str
 
     def values(self, rows: Rows) -> Value:
@@ -197,8 +197,8 @@ class LogicNode:
     """
 
     decides: bool
-    left: Node
-    right: Node
+    left: TypedNode
+    right: TypedNode
     type: str = "boolean"
 
     def values(self, rows: Rows) -> Value:

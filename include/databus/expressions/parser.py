@@ -41,12 +41,13 @@ def parse(text: str) -> Tree:
     Raises:
         NotCompiledError: not of the grammar that is compiled, or read differently by the parser of Spark's lane.
     """
+    tree = _Parser(lexemes(text)).whole()
     try:
         names = {(found.name, found.image) for found in parse_expression(text).identifiers}
     except ValueError as error:
         raise NotCompiledError(str(error)) from None
-    parser = _Parser(lexemes(text))
-    tree = parser.whole()
+    except RecursionError:
+        raise NotCompiledError("expressions this deep") from None
     if {(found.name, found.image) for found in names_in(tree)} != names:
         raise NotCompiledError("names that are not surely columns")
     return tree

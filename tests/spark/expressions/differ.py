@@ -60,6 +60,8 @@ def session(spark: Any) -> Any:
     for name, value in SESSION_CONF.items():
         ours.conf.set(name, value)
     ours.conf.set("spark.sql.ansi.enabled", "true")
+    # Expressions of one select would be evaluated together, also where AND or OR decide before.
+    ours.conf.set("spark.sql.subexpressionElimination.enabled", "false")
     return ours
 
 
@@ -119,22 +121,22 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
 def _evaluated(expression: Compiled, table: pa.Table) -> tuple[pa.Array, dict[int, str]]:
     """Return the values, NULL where a row fails; and row → error class of these rows."""
     given = columns(table)
-    parts: list[pa.Array] = []
     bad: dict[int, str] = {}
+    parts: list[pa.Array] = []
 
-    def evaluate(start: int, stop: int) -> None:
+    def part(start: int, size: int) -> None:
         try:
-            held = {key: column.slice(start, stop - start) for key, column in given.items()}
-            parts.append(expression.evaluate(held, stop - start))
+            slices = {key: column.slice(start, size) for key, column in given.items()}
+            parts.append(expression.evaluate(slices, size))
         except ExpressionError as error:
-            if stop - start == 1:
+            if size == 1:
                 bad[start] = error.error_class
                 parts.append(pa.nulls(1, arrow_of(expression.type)))
-            else:
-                evaluate(start, (start + stop) // 2)
-                evaluate((start + stop) // 2, stop)
+                return
+            part(start, size // 2)
+            part(start + size // 2, size - size // 2)
 
-    evaluate(0, table.num_rows)
+    part(0, table.num_rows)
     return pa.concat_arrays(parts), bad
 
 

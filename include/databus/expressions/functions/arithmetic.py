@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.expressions.errors import overflow, zero_divisor
+from databus.expressions.errors import overflow
 from databus.expressions.functions.comparison import exact_type
-from databus.expressions.functions.decimal_arithmetic import decimal_call
+from databus.expressions.functions.decimal_arithmetic import decimal_call, refuse_zero
 from databus.expressions.functions.registry import Arguments, Kernel, Resolved, Value, register
 from databus.expressions.types import INTEGERS, VOID, arrow_of, is_decimal, is_number, promoted, tightest
 
@@ -69,18 +69,7 @@ def _exact(sign: str, left: Value, right: Value) -> Value:
     try:
         return _CHECKED[sign](left, right)
     except pa.ArrowInvalid:
-        raise overflow(f"{left.type} {sign} {right.type}") from None
-
-
-def refuse_zero(left: Value, right: Value, error_class: str = "DIVIDE_BY_ZERO") -> None:
-    """Refuse a divisor of zero where the dividend is not NULL.
-
-    Raises:
-        ExpressionError: there is one.
-    """
-    zero = pc.and_(pc.equal(right, pa.scalar(0).cast(right.type)), pc.is_valid(left))
-    if zero.as_py() if isinstance(zero, pa.Scalar) else pc.any(zero).as_py():
-        raise zero_divisor("a division", error_class)
+        raise overflow(f"{left.type} {sign} {right.type}", small=left.type.bit_width < 32) from None
 
 
 def _divide(left: Value, right: Value) -> Value:

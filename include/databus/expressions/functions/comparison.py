@@ -21,6 +21,8 @@ _ARROW: dict[str, Callable[[Value, Value], Value]] = {
     ">=": pc.greater_equal,
 }
 
+_BIGINT = (1 << 63) - 1
+
 
 def common(arguments: Arguments) -> str:
     """Return the type that both sides of an operator are converted to.
@@ -42,7 +44,7 @@ def common(arguments: Arguments) -> str:
 def exact_type(arguments: Arguments, position: int) -> str:
     """Return an argument's type; of an integer in the text the decimal that has just its digits."""
     kind = arguments.types[position]
-    if kind in INTEGERS and arguments.written[position]:
+    if kind in ("smallint", "int", "bigint") and arguments.written[position]:
         return literal_type(arguments.literals[position])
     return kind
 
@@ -51,7 +53,17 @@ def _compare(arguments: Arguments) -> Resolved:
     if len(arguments) != 2:
         raise arguments.refused()
     kind = common(arguments)
+    if arguments.name not in ("=", "<>"):
+        _refuse_beyond_bigint(arguments)
     return Resolved("boolean", (kind, kind), _kernel(arguments.name, kind))
+
+
+def _refuse_beyond_bigint(arguments: Arguments) -> None:
+    """Refuse an integer beside a decimal in the text that no bigint holds: Spark decides it for NULL too."""
+    for position in range(2):
+        written = arguments.written[position] and is_decimal(arguments.types[position])
+        if written and arguments.types[1 - position] in INTEGERS and abs(arguments.literals[position]) >= _BIGINT:
+            raise arguments.refused("a number beyond bigint")
 
 
 def _kernel(sign: str, kind: str) -> Kernel:

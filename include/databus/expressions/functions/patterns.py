@@ -20,6 +20,8 @@ def _like(arguments: Arguments) -> Resolved:
     escape = arguments.literal(2) if len(arguments) == 3 else "\\"
     if pattern is None or len(escape or "") != 1:
         raise arguments.refused("its pattern or escape")
+    if any(character > "\uffff" for character in pattern):  # Spark takes its halves apart, and finds none
+        raise arguments.refused("a character beyond the basic plane")
     pieces = like_pieces(pattern, escape)
     if pieces is None:
         raise arguments.refused("an escape before another character")

@@ -1,0 +1,61 @@
+"""Compiled expressions beside Spark: same types, same values bit by bit, same errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.expressions.differ import Comparison, differ, session
+from tests.spark.expressions.nasty import VALUES, nasty
+from tests.spark.expressions.random_expressions import Expressions
+
+_BINARY = ("+", "-", "*", "/", "DIV", "%", "=", "<=>", "<>", "<", "<=", ">", ">=", "||")
+
+_FIXED = tuple((Path(__file__).parent / "expressions" / "fixed.txt").read_text(encoding="utf-8").splitlines())
+_REFUSED = {"s = 'x' 'y'", "i /* no */ + 1", "s LIKE '\U0001f600_'"}
+
+_FAILING = (
+    *("t + 1Y", "h * 2S", "i + 1", "l * l", "-t", "-i", "-l", "l DIV -1", "1 / i", "1 DIV i", "1 % i", "n / n"),
+    *("n % n", "n DIV n", "d / 0", "d % 0D", "CAST(l AS int)", "CAST(i AS tinyint)", "CAST(i AS decimal(3,1))"),
+    *("w * w", "w * 100000000000", "t - 100Y", "mod(l, h)"),
+)
+
+
+@pytest.fixture(scope="module")
+def ours(spark: Any) -> Any:
+    return session(spark)
+
+
+def _none(found: Comparison) -> bool:
+    assert found.differences == [], "\n".join([f"{len(found.differences)} differences", *found.differences[:60]])
+    return True
+
+
+def test_operators_forms_and_literals(ours: Any) -> None:
+    found = differ(ours, _FIXED, nasty(120))
+    assert _none(found)
+    assert set(found.refused) == _REFUSED, found.refused
+
+
+def test_rows_that_fail_fail_in_spark_too(ours: Any) -> None:
+    found = differ(ours, _FAILING, nasty(60), errors=True)
+    assert _none(found)
+    assert set(found.failed) == set(_FAILING)
+
+
+@pytest.mark.parametrize("step", [9, 1])
+def test_operators_of_every_pair_of_types(ours: Any, step: int) -> None:
+    pairs = [f"{left} {sign} {right}" for sign in _BINARY for left in VALUES for right in VALUES if right != "p"]
+    found = differ(ours, pairs[::step], nasty(60))
+    assert _none(found)
+    assert len(found.compared) > 700 // step, found.refused
+
+
+@pytest.mark.parametrize(("count", "rows"), [(150, 40), (5_000, 200)])
+def test_random_expressions(ours: Any, count: int, rows: int) -> None:
+    table = nasty(rows, seed=2)
+    found = differ(ours, Expressions(seed=3).compiled(count, table), table)
+    assert _none(found)
+    assert found.values > count * rows // 2

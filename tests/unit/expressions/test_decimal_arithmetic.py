@@ -1,0 +1,72 @@
+"""Arithmetic of decimals with Arrow's wide decimals, beside the same one by one in exact arithmetic."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from databus.expressions.errors import ExpressionError, NotCompiledError
+from databus.expressions.functions import Arguments, resolve
+from databus.expressions.functions import decimal_arithmetic as exact
+from databus.expressions.functions.registry import MISSING
+from databus.expressions.types import arrow_of, decimal_of
+
+_KINDS = (
+    "decimal(1,0)",
+    "decimal(10,2)",
+    "decimal(5,5)",
+    "decimal(20,0)",
+    "decimal(38,10)",
+    "decimal(38,0)",
+    "decimal(38,37)",
+)
+
+
+def _numbers(kind: str, random_: random.Random) -> list[Decimal | None]:
+    digits, scale = decimal_of(kind)
+    sizes = [random_.randint(1, digits) for _ in range(60)]
+    found: list[Decimal | None] = [Decimal(random_.choice((-1, 1)) * random_.randrange(10**size)) for size in sizes]
+    return [None, *(number.scaleb(-scale, exact._EXACT) for number in found if number)]
+
+
+def _reference(name: str, kind: str) -> Any:
+    digits, scale = (38, 0) if kind == "bigint" else decimal_of(kind)
+    operator = {
+        "+": exact._EXACT.add,
+        "-": exact._EXACT.subtract,
+        "*": exact._EXACT.multiply,
+        "/": partial(exact._quotient, scale),
+        "%": exact._EXACT.remainder,
+        "div": exact._EXACT.divide_int,
+    }[name]
+    return partial(exact.by_row, operator, digits, scale, "")
+
+
+@pytest.mark.parametrize("name", ["+", "-", "*", "/", "%", "div"])
+def test_the_same_one_by_one(name: str) -> None:
+    chance = random.Random(7)
+    compared = 0
+    for left in _KINDS:
+        for right in _KINDS:
+            try:
+                call = resolve(Arguments(name, (left, right), (MISSING, MISSING), written=(False, False)))
+            except NotCompiledError:
+                continue
+            for one, other in zip(_numbers(left, chance), _numbers(right, chance), strict=False):
+                values = pa.array([one], arrow_of(left)), pa.array([other], arrow_of(right))
+                try:
+                    wanted = _reference(name, call.type)(*values)
+                except ExpressionError:
+                    with pytest.raises(ExpressionError):
+                        call.kernel(*values)
+                    continue
+                found = call.kernel(*values)
+                assert found.type == arrow_of(call.type)
+                assert found.to_pylist() == wanted.to_pylist(), (name, left, right, one, other)
+                compared += 1
+    assert compared > (300 if name in ("%", "div") else 1500)

@@ -94,7 +94,7 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
     """
     found = Comparison()
     numbered = table.append_column("id", pa.array(range(table.num_rows), pa.int32()))
-    typed = ", ".join(f"{name} {spark_type(kind)}" for name, kind in zip(numbered.column_names, numbered.schema.types, strict=True))
+    typed = ", ".join(f"{field.name} {spark_type(field.type)}" for field in numbered.schema)
     frame = spark.createDataFrame(numbered, schema=typed)  # a timestamp without zone would get one otherwise
     frame = frame.localCheckpoint()  # rows of an RDD: Spark generates code, as for a batch
     ours: dict[str, tuple[str, pa.Array, list[int]]] = {}

@@ -115,8 +115,8 @@ def first_of_year(days: Vector) -> Vector:
 
 
 def first_of_week(days: Vector) -> Vector:
-    """Return the Monday of the week, as int64."""
-    return days.astype(np.int64) - weekday(days)
+    """Return the Monday of the week, as int32."""
+    return next_day(days.astype(np.int32) - np.int32(7), 0)
 
 
 def last_day(days: Vector) -> Vector:
@@ -138,7 +138,7 @@ def add_months(days: Vector, months: Vector) -> Outcome:
     count = years * 12 + of_year - 1 + months
     to_year, to_month = count // 12, count % 12 + 1
     made = days_of(to_year, to_month, np.minimum(day, month_length(to_year, to_month)))
-    return Outcome(made.astype(np.int32), failures={"DATETIME_OVERFLOW": beyond_int32(made)})
+    return Outcome(made.astype(np.int32), failures={"ARITHMETIC_OVERFLOW": beyond_int32(made)})
 
 
 def make_date(years: Vector, months: Vector, day: Vector) -> Outcome:

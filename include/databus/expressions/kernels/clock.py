@@ -17,6 +17,8 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 JAVA_OVERFLOW: Final = "java.lang.ArithmeticException"
 """Error without a class of Spark's."""
+_LAST_DAY = 106_751_991
+"""Days of which microseconds fit into 64 bits."""
 _OFFSET = re.compile(r"([+-])(0\d|1[0-7]):([0-5]\d)")
 
 UNITS: dict[str, int] = {
@@ -46,7 +48,7 @@ def date(micros: Vector) -> Vector:
 def midnight(days: Vector) -> Outcome:
     """Return the timestamps at which dates begin."""
     whole = days.astype(np.int64)
-    return Outcome(whole * DAY, failures={JAVA_OVERFLOW: np.abs(whole) > 106_751_991})
+    return Outcome(whole * DAY, failures={JAVA_OVERFLOW: np.abs(whole) > _LAST_DAY})
 
 
 def hour(micros: Vector) -> Vector:
@@ -69,13 +71,18 @@ def floored(unit: int) -> Callable[[Vector], Vector]:
     return lambda micros: micros // unit
 
 
+def seconds_toward_zero(micros: Vector) -> Vector:
+    """Return the whole seconds since 1970-01-01, without their fraction."""
+    return np.asarray(micros // SECOND + ((micros % SECOND != 0) & (micros < 0)))
+
+
 def scaled(unit: int) -> Callable[[Vector], Outcome]:
     """Return the function from a count of units since 1970-01-01 to timestamps."""
 
     def timestamps(counts: Vector) -> Outcome:
         whole = counts.astype(np.int64)
         made = whole * unit
-        return Outcome(made, failures={"ARITHMETIC_OVERFLOW": made // unit != whole})
+        return Outcome(made, failures={JAVA_OVERFLOW: made // unit != whole})
 
     return timestamps
 
@@ -110,21 +117,28 @@ def truncated_dates(unit: str) -> Callable[[Vector], Vector] | None:
     return None if start is None else lambda days: start(days).astype(np.int32)
 
 
-def truncated_timestamps(unit: str) -> Callable[[Vector], Vector]:
+def truncated_timestamps(unit: str) -> Callable[[Vector], Vector | Outcome]:
     """Return the function from timestamps to the start of their unit."""
-    if unit in UNITS:
-        return lambda micros: micros - micros % UNITS[unit]
-    return lambda micros: _STARTS[unit](micros // DAY) * DAY
+    if unit not in UNITS:
+        return lambda micros: midnight(_STARTS[unit](micros // DAY))
+    length = UNITS[unit]
+
+    def start(micros: Vector) -> Outcome:
+        made = micros - micros % length
+        wrapped = made > micros
+        return Outcome(made, failures={JAVA_OVERFLOW: wrapped} if length >= MINUTE else {})
+
+    return start
 
 
-def months_between(rounds: bool) -> Callable[[Vector, Vector], Vector]:
+def months_between(rounds: bool) -> Callable[[Vector, Vector], Outcome]:
     """Return the function from two timestamps to the months between them, a month of 31 days for what is left.
 
     Args:
         rounds: whether to 8 digits.
     """
 
-    def months(later: Vector, earlier: Vector) -> Vector:
+    def months(later: Vector, earlier: Vector) -> Outcome:
         (years1, months1, day1), (years2, months2, day2) = (calendar.civil(each // DAY) for each in (later, earlier))
         whole = (years1 * 12 + months1 - years2 * 12 - months2).astype(np.float64)
         ends = (day1 == calendar.month_length(years1, months1)) & (day2 == calendar.month_length(years2, months2))
@@ -134,7 +148,9 @@ def months_between(rounds: bool) -> Callable[[Vector, Vector], Vector]:
             raised = exact * 1e8
             down = np.floor(raised)
             exact = (down + (raised - down >= 0.5)) / 1e8
-        return np.asarray(np.where((day1 == day2) | ends, whole, exact))
+        even = (day1 == day2) | ends
+        beyond = (np.abs(later // DAY) > _LAST_DAY) | (np.abs(earlier // DAY) > _LAST_DAY)
+        return Outcome(np.where(even, whole, exact), failures={JAVA_OVERFLOW: beyond & ~even})
 
     return months
 

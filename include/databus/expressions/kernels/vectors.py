@@ -29,7 +29,7 @@ _MESSAGES = {
     "CAST_INVALID_INPUT": "a value cannot be cast to the type",
     "CAST_OVERFLOW": "a value cannot be held by the type it is cast to",
     "DATETIME_FIELD_OUT_OF_BOUNDS": "a date or time has no such field",
-    "DATETIME_OVERFLOW": "a date or time overflows its type",
+    "java.lang.ArithmeticException": "a time overflows 64 bits",
     "DIVIDE_BY_ZERO": "division by zero",
     "REMAINDER_BY_ZERO": "remainder by zero",
 }

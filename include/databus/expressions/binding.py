@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -140,7 +141,7 @@ def call(name: str, nodes: Sequence[TypedNode], written: tuple[bool, ...] | None
     Raises:
         NotCompiledError: not a function that is compiled, or not with these arguments.
     """
-    literals = tuple(node.value.as_py() if isinstance(node, ConstantNode) else MISSING for node in nodes)
+    literals = tuple(_python(node) for node in nodes)
     if written is None:
         written = tuple(literal is not MISSING for literal in literals)
     resolved = resolve(Arguments(name, tuple(node.type for node in nodes), literals, written=written))
@@ -148,6 +149,16 @@ def call(name: str, nodes: Sequence[TypedNode], written: tuple[bool, ...] | None
         raise NotCompiledError(f"{name} of {len(nodes)} arguments")
     arguments = tuple(converted(node, kind) for node, kind in zip(nodes, resolved.arguments, strict=True))
     return _folded(CallNode(name, resolved, arguments))
+
+
+def _python(node: TypedNode) -> Any:
+    """Return a constant's Python value; MISSING where it is none, or Python has no such date."""
+    if not isinstance(node, ConstantNode):
+        return MISSING
+    try:
+        return node.value.as_py()
+    except (OverflowError, ValueError):
+        return MISSING
 
 
 def converted(node: TypedNode, kind: str, *, trying: bool = False) -> TypedNode:

@@ -14,7 +14,7 @@ from databus.expressions.compiled import Compiled, compile_expression
 from databus.expressions.errors import ExpressionError, NotCompiledError
 from databus.expressions.types import arrow_of
 
-CHUNK = 150
+CHUNK = 60
 """Expressions of one select."""
 
 _TYPES: dict[pa.DataType, str] = {
@@ -52,8 +52,13 @@ class Comparison:
     values: int = 0
 
 
-def session(spark: Any) -> Any:
-    """Return a session of the same Spark with the settings of the product's sessions."""
+def session(spark: Any, *, codegen: bool = True) -> Any:
+    """Return a session of the same Spark with the settings of the product's sessions.
+
+    Args:
+        spark: any session.
+        codegen: whether expressions are compiled to Java, as in a batch; without it hundreds take seconds.
+    """
     from databus.runtime.spark.session import SESSION_CONF
 
     ours = spark.newSession()
@@ -62,6 +67,9 @@ def session(spark: Any) -> Any:
     ours.conf.set("spark.sql.ansi.enabled", "true")
     # Expressions of one select would be evaluated together, also where AND or OR decide before.
     ours.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    if not codegen:
+        ours.conf.set("spark.sql.codegen.wholeStage", "false")
+        ours.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return ours
 
 
@@ -94,7 +102,9 @@ def differ(spark: Any, expressions: Sequence[str], table: pa.Table, *, errors: b
     """
     found = Comparison()
     numbered = table.append_column("id", pa.array(range(table.num_rows), pa.int32()))
-    typed = ", ".join(f"{field.name} {spark_type(field.type)}" for field in numbered.schema)
+    typed = ", ".join(
+        f"{name} {spark_type(kind)}" for name, kind in zip(numbered.column_names, numbered.schema.types, strict=True)
+    )
     frame = spark.createDataFrame(numbered, schema=typed)  # a timestamp without zone would get one otherwise
     frame = frame.localCheckpoint()  # rows of an RDD: Spark generates code, as for a batch
     ours: dict[str, tuple[str, pa.Array, list[int]]] = {}

@@ -118,7 +118,7 @@ def _in_constants(arguments: Arguments) -> Resolved:
 
 def _is_in(value: Value, *elements: pa.Scalar) -> Value:
     known = [element for element in elements if element.is_valid]
-    values = pa.array([element.as_py() for element in known], value.type)
+    values = pa.concat_arrays([pa.array([], value.type), *(pa.repeat(element, 1) for element in known)])
     found = pc.is_in(value, value_set=values)
     undecided = pa.scalar(None if len(known) < len(elements) else False, pa.bool_())
     found = pc.if_else(found, pa.scalar(True), undecided)

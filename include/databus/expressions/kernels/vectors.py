@@ -114,6 +114,11 @@ def numbers(array: pa.Array) -> tuple[Vector, Vector]:
     return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False), valid
 
 
+def one(value: pa.Scalar) -> pa.Array:
+    """Return a constant as an array of one."""
+    return pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type)
+
+
 def row_wise(function: Callable[..., Any], kind: pa.DataType, *, fails: bool = True) -> Kernel:
     """Return the kernel of a function over Python values, one row at a time.
 
@@ -146,7 +151,7 @@ def _called(function: Callable[..., Any], row: Sequence[Any], fails: bool) -> An
 def _vector(column: Value, length: int) -> tuple[Vector, Vector]:
     if isinstance(column, pa.Array):
         return numbers(column)
-    values, valid = numbers(pa.array([column.as_py()], column.type))
+    values, valid = numbers(one(column))
     return np.broadcast_to(values, length), np.broadcast_to(valid, length)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from databus.expressions.casts import cast_kernel
 from databus.expressions.functions.registry import Arguments, Resolve, Resolved, register
 from databus.expressions.kernels import calendar, clock, date_texts
-from databus.expressions.kernels.vectors import Outcome, Vector, vectorized
+from databus.expressions.kernels.vectors import RowValues, Vector, vectorized
 
 DAYS: dict[str, Callable[[Vector], Vector]] = {
     "year": calendar.year,
@@ -117,7 +117,7 @@ def _try_of_text(found: Arguments) -> Resolved:
 def _from_days(found: Arguments) -> Resolved:
     if len(found) != 1 or found.types[0] not in UP_TO_INT:
         raise found.refused()
-    return Resolved("date", ("int",), vectorized(Outcome, pa.date32()))
+    return Resolved("date", ("int",), vectorized(RowValues, pa.date32()))
 
 
 def _unix_date(found: Arguments) -> Resolved:

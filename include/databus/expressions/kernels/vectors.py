@@ -36,7 +36,7 @@ _MESSAGES = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowValues:
     """Values of a kernel.
 
     Attributes:
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def vectorized(
-    function: Callable[..., Vector | Outcome], kind: pa.DataType, *, fails: bool = True, keeps_null: bool = True
+    function: Callable[..., Vector | RowValues], kind: pa.DataType, *, fails: bool = True, keeps_null: bool = True
 ) -> Kernel:
     """Return the kernel of a function over NumPy arrays.
 
@@ -63,7 +63,7 @@ def vectorized(
             arguments after their values.
 
     Raises:
-        ExpressionError: by the kernel, for the first failure in `Outcome.failures` that a row has.
+        ExpressionError: by the kernel, for the first failure in `RowValues.failures` that a row has.
     """
 
     def kernel(*columns: Value) -> Value:
@@ -79,7 +79,7 @@ def vectorized(
             arguments += [there for _, there in vectors]
         with np.errstate(all="ignore"):
             made = function(*arguments)
-        outcome = made if isinstance(made, Outcome) else Outcome(made)
+        outcome = made if isinstance(made, RowValues) else RowValues(made)
         if outcome.null is not None:
             valid &= ~outcome.null
         for error, failed in outcome.failures.items():

@@ -10,6 +10,7 @@ import pyarrow as pa
 from databus.expressions.casts import cast_kernel
 from databus.expressions.errors import ExpressionError, NotCompiledError
 from databus.expressions.functions.registry import MISSING, Arguments, Resolved, resolve
+from databus.expressions.literals import time_literal
 from databus.expressions.nodes import (
     CallNode,
     CaseNode,
@@ -25,6 +26,7 @@ from databus.expressions.tree import NULL, Call, Cases, Conversion, Literal, Nam
 from databus.expressions.types import VOID, arrow_of, type_named, widest
 
 _NOWHERE = Rows({}, 1)
+_STAMPS = ("timestamp", "timestamp_ntz")
 
 
 class Binding:
@@ -167,6 +169,8 @@ def converted(node: TypedNode, kind: str, *, trying: bool = False) -> TypedNode:
     """
     if node.type == kind:
         return node
+    if isinstance(node, ConstantNode) and node.type == "string" and kind in _STAMPS and node.value.is_valid:
+        return constant(time_literal(kind, node.value.as_py()))  # a column's texts may name zones
     kernel = cast_kernel(node.type, kind, not trying)
     return _folded(CallNode("cast", Resolved(kind, (node.type,), kernel), (node,)))
 

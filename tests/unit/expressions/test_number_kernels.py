@@ -11,7 +11,7 @@ import pytest
 
 from databus.expressions.errors import ExpressionError
 from databus.expressions.kernels import bits, decimals, doubles, integers, number_texts
-from databus.expressions.kernels.vectors import Outcome
+from databus.expressions.kernels.vectors import RowValues
 
 _WIDTHS = [np.int8, np.int16, np.int32, np.int64]
 
@@ -32,7 +32,7 @@ def _ends(kind: type[np.signedinteger]) -> np.ndarray:
     ],
 )
 def test_overflow_is_marked_and_nothing_else(
-    kind: type[np.signedinteger], function: Callable[..., Outcome], exact: Callable[[int, int], int]
+    kind: type[np.signedinteger], function: Callable[..., RowValues], exact: Callable[[int, int], int]
 ) -> None:
     ends = _ends(kind)
     left, right = (each.ravel() for each in np.meshgrid(ends, ends))

@@ -24,6 +24,13 @@ def _extreme(*, greatest: bool) -> Resolve:
 
 
 def _pick(first: Value, *others: Value, greatest: bool) -> Value:
+    """Return the largest or smallest value of each row; of equal ones the first.
+
+    Args:
+        first: the first argument.
+        others: those after it, of the same type.
+        greatest: whether the largest is asked for.
+    """
     best = first
     for other in others:
         better = _greater(other, best) if greatest else _greater(best, other)

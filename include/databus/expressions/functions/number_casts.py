@@ -5,6 +5,7 @@ A double's digits do (Java 19 changed them): it is not cast to string or decimal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,18 @@ _WIDTHS: dict[str, type[np.signedinteger[Any]]] = {
     "smallint": np.int16,
     "int": np.int32,
     "bigint": np.int64,
+}
+
+
+def _decimal_truths(values: pa.Array) -> pa.Array:
+    return pc.invert(decimals.is_zero(values))
+
+
+_OF_DECIMALS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "double": decimals.doubles,
+    "float": decimals.singles,
+    "boolean": _decimal_truths,
+    "string": decimals.plain_texts,
 }
 
 
@@ -64,11 +77,8 @@ def _of_exact_decimals(source_type: str, target_type: str, ansi: bool) -> Kernel
         if target_type != "bigint" and digits > _LONG_DIGITS and scale:
             return None  # Spark takes the nearest double on the way, or not
         return on_array(decimals.whole(arrow_of(target_type), fails=ansi))
-    if target_type in _FLOATS:
-        return on_array(decimals.doubles if target_type == "double" else decimals.singles)
-    if target_type == "boolean":
-        return on_array(lambda values: pc.invert(decimals.is_zero(values)))
-    return on_array(decimals.plain_texts) if target_type == "string" else None
+    plain = _OF_DECIMALS.get(target_type)
+    return None if plain is None else on_array(plain)
 
 
 @rule

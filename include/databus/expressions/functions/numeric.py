@@ -217,7 +217,7 @@ def _width_bucket(found: Arguments) -> Resolved:
     if len(found) != 4 or not all(map(is_number, found.types)) or found.types[3] not in INTEGERS:
         raise found.refused()
     kernel = vectorized(doubles.width_bucket, pa.int64())
-    return Resolved("bigint", ("double", "double", "double", "bigint"), kernel, "all")
+    return Resolved("bigint", ("double", "double", "double", "bigint"), kernel)
 
 
 def _isnan(found: Arguments) -> Resolved:

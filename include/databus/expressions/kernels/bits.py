@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from databus.expressions.kernels.vectors import Outcome, Vector
+from databus.expressions.kernels.vectors import RowValues, Vector
 
 
 def bit_and(left: Vector, right: Vector) -> Vector:
@@ -51,17 +51,17 @@ def bit_count(values: Vector) -> Vector:
     return np.bitwise_count(values.astype(np.int64).view(np.uint64)).astype(np.int32)
 
 
-def bit_get(width: int) -> Callable[[Vector, Vector], Outcome]:
+def bit_get(width: int) -> Callable[[Vector, Vector], RowValues]:
     """Return the function from values and positions to the bit there; position 0 is the lowest.
 
     Args:
         width: bits of the values.
     """
 
-    def bits(values: Vector, positions: Vector) -> Outcome:
+    def bits(values: Vector, positions: Vector) -> RowValues:
         outside = (positions < 0) | (positions >= width)
         found = np.right_shift(values.astype(np.int64), np.where(outside, 0, positions).astype(np.int64)) & 1
-        return Outcome(found.astype(np.int8), failures={"INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE": outside})
+        return RowValues(found.astype(np.int8), failures={"INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE": outside})
 
     return bits
 

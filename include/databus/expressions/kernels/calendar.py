@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from databus.expressions.kernels.vectors import Outcome, Vector
+from databus.expressions.kernels.vectors import RowValues, Vector
 
 OUT_OF_BOUNDS: Final = "DATETIME_FIELD_OUT_OF_BOUNDS"
 _SHIFT = 719_468  # days from 0000-03-01
@@ -115,8 +115,8 @@ def first_of_year(days: Vector) -> Vector:
 
 
 def first_of_week(days: Vector) -> Vector:
-    """Return the Monday of the week, as int64."""
-    return days.astype(np.int64) - weekday(days)
+    """Return the Monday of the week, as int32."""
+    return next_day(days.astype(np.int32) - np.int32(7), 0)
 
 
 def last_day(days: Vector) -> Vector:
@@ -132,23 +132,23 @@ def next_day(days: Vector, weekday_wanted: int) -> Vector:
     return np.asarray(days + np.int32(1) + ahead)
 
 
-def add_months(days: Vector, months: Vector) -> Outcome:
+def add_months(days: Vector, months: Vector) -> RowValues:
     """Return dates some months later; a day beyond the month's end becomes its last."""
     years, of_year, day = civil(days)
     count = years * 12 + of_year - 1 + months
     to_year, to_month = count // 12, count % 12 + 1
     made = days_of(to_year, to_month, np.minimum(day, month_length(to_year, to_month)))
-    return Outcome(made.astype(np.int32), failures={"DATETIME_OVERFLOW": beyond_int32(made)})
+    return RowValues(made.astype(np.int32), failures={"ARITHMETIC_OVERFLOW": beyond_int32(made)})
 
 
-def make_date(years: Vector, months: Vector, day: Vector) -> Outcome:
+def make_date(years: Vector, months: Vector, day: Vector) -> RowValues:
     """Return dates of year, month and day."""
     years, months, day = (each.astype(np.int64) for each in (years, months, day))
     bad = (np.abs(years) > _LAST_YEAR) | (months < 1) | (months > 12) | (day < 1)
     safe = np.where(bad, 1, months)
     bad |= day > month_length(years, safe)
     made = days_of(np.where(bad, 1970, years), safe, np.where(bad, 1, day))
-    return Outcome(made.astype(np.int32), failures={OUT_OF_BOUNDS: bad, "ARITHMETIC_OVERFLOW": beyond_int32(made)})
+    return RowValues(made.astype(np.int32), failures={OUT_OF_BOUNDS: bad, "ARITHMETIC_OVERFLOW": beyond_int32(made)})
 
 
 def beyond_int32(values: Vector) -> Vector:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from databus.expressions.kernels import calendar
-from databus.expressions.kernels.vectors import Outcome, Vector
+from databus.expressions.kernels.vectors import RowValues, Vector
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -17,6 +17,8 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 JAVA_OVERFLOW: Final = "java.lang.ArithmeticException"
 """Error without a class of Spark's."""
+_LAST_DAY = 106_751_991
+"""Days of which microseconds fit into 64 bits."""
 _OFFSET = re.compile(r"([+-])(0\d|1[0-7]):([0-5]\d)")
 
 UNITS: dict[str, int] = {
@@ -43,10 +45,10 @@ def date(micros: Vector) -> Vector:
     return (micros // DAY).astype(np.int32)
 
 
-def midnight(days: Vector) -> Outcome:
+def midnight(days: Vector) -> RowValues:
     """Return the timestamps at which dates begin."""
     whole = days.astype(np.int64)
-    return Outcome(whole * DAY, failures={JAVA_OVERFLOW: np.abs(whole) > 106_751_991})
+    return RowValues(whole * DAY, failures={JAVA_OVERFLOW: np.abs(whole) > _LAST_DAY})
 
 
 def hour(micros: Vector) -> Vector:
@@ -69,13 +71,18 @@ def floored(unit: int) -> Callable[[Vector], Vector]:
     return lambda micros: micros // unit
 
 
-def scaled(unit: int) -> Callable[[Vector], Outcome]:
+def seconds_toward_zero(micros: Vector) -> Vector:
+    """Return the whole seconds since 1970-01-01, without their fraction."""
+    return np.asarray(micros // SECOND + ((micros % SECOND != 0) & (micros < 0)))
+
+
+def scaled(unit: int) -> Callable[[Vector], RowValues]:
     """Return the function from a count of units since 1970-01-01 to timestamps."""
 
-    def timestamps(counts: Vector) -> Outcome:
+    def timestamps(counts: Vector) -> RowValues:
         whole = counts.astype(np.int64)
         made = whole * unit
-        return Outcome(made, failures={"ARITHMETIC_OVERFLOW": made // unit != whole})
+        return RowValues(made, failures={JAVA_OVERFLOW: made // unit != whole})
 
     return timestamps
 
@@ -88,12 +95,12 @@ def offset_of(zone: str) -> int | None:
     return None if found is None else (int(found[2]) * HOUR + int(found[3]) * MINUTE) * (-1 if found[1] == "-" else 1)
 
 
-def shifted(by: int) -> Callable[[Vector], Outcome]:
+def shifted(by: int) -> Callable[[Vector], RowValues]:
     """Return the function from timestamps to those some microseconds later."""
 
-    def later(micros: Vector) -> Outcome:
+    def later(micros: Vector) -> RowValues:
         made = micros + by
-        return Outcome(made, failures={JAVA_OVERFLOW: ((made < micros) != (by < 0)) & (by != 0)})
+        return RowValues(made, failures={JAVA_OVERFLOW: ((made < micros) != (by < 0)) & (by != 0)})
 
     return later
 
@@ -110,21 +117,28 @@ def truncated_dates(unit: str) -> Callable[[Vector], Vector] | None:
     return None if start is None else lambda days: start(days).astype(np.int32)
 
 
-def truncated_timestamps(unit: str) -> Callable[[Vector], Vector]:
+def truncated_timestamps(unit: str) -> Callable[[Vector], Vector | RowValues]:
     """Return the function from timestamps to the start of their unit."""
-    if unit in UNITS:
-        return lambda micros: micros - micros % UNITS[unit]
-    return lambda micros: _STARTS[unit](micros // DAY) * DAY
+    if unit not in UNITS:
+        return lambda micros: midnight(_STARTS[unit](micros // DAY))
+    length = UNITS[unit]
+
+    def start(micros: Vector) -> RowValues:
+        made = micros - micros % length
+        wrapped = made > micros
+        return RowValues(made, failures={JAVA_OVERFLOW: wrapped} if length >= MINUTE else {})
+
+    return start
 
 
-def months_between(rounds: bool) -> Callable[[Vector, Vector], Vector]:
+def months_between(rounds: bool) -> Callable[[Vector, Vector], RowValues]:
     """Return the function from two timestamps to the months between them, a month of 31 days for what is left.
 
     Args:
         rounds: whether to 8 digits.
     """
 
-    def months(later: Vector, earlier: Vector) -> Vector:
+    def months(later: Vector, earlier: Vector) -> RowValues:
         (years1, months1, day1), (years2, months2, day2) = (calendar.civil(each // DAY) for each in (later, earlier))
         whole = (years1 * 12 + months1 - years2 * 12 - months2).astype(np.float64)
         ends = (day1 == calendar.month_length(years1, months1)) & (day2 == calendar.month_length(years2, months2))
@@ -134,14 +148,16 @@ def months_between(rounds: bool) -> Callable[[Vector, Vector], Vector]:
             raised = exact * 1e8
             down = np.floor(raised)
             exact = (down + (raised - down >= 0.5)) / 1e8
-        return np.asarray(np.where((day1 == day2) | ends, whole, exact))
+        even = (day1 == day2) | ends
+        beyond = (np.abs(later // DAY) > _LAST_DAY) | (np.abs(earlier // DAY) > _LAST_DAY)
+        return RowValues(np.where(even, whole, exact), failures={JAVA_OVERFLOW: beyond & ~even})
 
     return months
 
 
 def make_timestamp(
     years: Vector, months: Vector, day: Vector, hours: Vector, minutes: Vector, micros: Vector
-) -> Outcome:
+) -> RowValues:
     """Return timestamps of their fields.
 
     Args:
@@ -158,4 +174,4 @@ def make_timestamp(
     for failed in dates.failures.values():
         bad = bad | failed
     made = dates.values.astype(np.int64) * DAY + hours * HOUR + minutes * MINUTE + micros
-    return Outcome(made, failures={calendar.OUT_OF_BOUNDS: bad})
+    return RowValues(made, failures={calendar.OUT_OF_BOUNDS: bad})

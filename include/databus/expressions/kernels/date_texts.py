@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from databus.expressions.errors import NotCompiledError
 from databus.expressions.kernels import calendar, clock
 from databus.expressions.kernels.number_texts import BLANK, INVALID
-from databus.expressions.kernels.vectors import Outcome, Vector, arrow, numbers, vectorized
+from databus.expressions.kernels.vectors import RowValues, Vector, arrow, numbers, vectorized
 
 _DATE = (
     r"^(?P<sign>[+-]?)(?P<year>[0-9]{4,7})"
@@ -54,7 +54,7 @@ def dates(*, fails: bool) -> Callable[[pa.Array], pa.Array]:
         for failed in made.failures.values():
             bad = bad | failed
         there = texts.is_valid().to_numpy(zero_copy_only=False)
-        kernel = vectorized(lambda _: Outcome(made.values, failures={INVALID: bad}), pa.date32(), fails=fails)
+        kernel = vectorized(lambda _: RowValues(made.values, failures={INVALID: bad}), pa.date32(), fails=fails)
         marks = arrow(np.zeros(len(texts), np.int32), there, pa.int32())
         return kernel(marks)
 

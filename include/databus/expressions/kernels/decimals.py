@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from databus.expressions.errors import ExpressionError
 from databus.expressions.functions.registry import Kernel, Value
-from databus.expressions.kernels.vectors import Vector, numbers
+from databus.expressions.kernels.vectors import Vector, numbers, one
 
 HALF_UP: Final = "half_towards_infinity"
 HALF_EVEN: Final = "half_to_even"
@@ -29,7 +29,7 @@ def on_array(function: Callable[[pa.Array], pa.Array]) -> Kernel:
     def kernel(column: Value) -> Value:
         if isinstance(column, pa.Array):
             return function(column)
-        return function(pa.array([column.as_py()], column.type))[0]
+        return function(one(column))[0]
 
     return kernel
 
@@ -174,6 +174,8 @@ def units_of(values: pa.Array) -> pa.Array:
 def _small_units(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the units as int64, which of them are right and below 2^53, and validity."""
     valid = values.is_valid().to_numpy(zero_copy_only=False)
+    if not len(values):
+        return np.zeros(0, np.int64), valid, valid
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)[values.offset : values.offset + len(values)]
     low, high = words[:, 0], words[:, 1]
     exact = (high == low >> 63) & (np.abs(low) < 2**53) & (low != np.iinfo(np.int64).min)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from databus.expressions.kernels.integers import BY_ZERO, REMAINDER_BY_ZERO
-from databus.expressions.kernels.vectors import Outcome, Vector
+from databus.expressions.kernels.vectors import RowValues, Vector
 
 _MOST_BUCKETS = 2**63 - 1
 
@@ -59,27 +59,27 @@ def is_nan(values: Vector, valid: Vector) -> Vector:
     return np.isnan(values) & valid
 
 
-def divide(left: Vector, right: Vector) -> Outcome:
+def divide(left: Vector, right: Vector) -> RowValues:
     """Return left / right."""
     zero = right == 0
-    return Outcome(left / np.where(zero, 1, right).astype(left.dtype), failures={BY_ZERO: zero})
+    return RowValues(left / np.where(zero, 1, right).astype(left.dtype), failures={BY_ZERO: zero})
 
 
-def remainder(left: Vector, right: Vector) -> Outcome:
+def remainder(left: Vector, right: Vector) -> RowValues:
     """Return left % right, with the sign of left."""
     zero = right == 0
-    return Outcome(np.fmod(left, np.where(zero, 1, right).astype(left.dtype)), failures={REMAINDER_BY_ZERO: zero})
+    return RowValues(np.fmod(left, np.where(zero, 1, right).astype(left.dtype)), failures={REMAINDER_BY_ZERO: zero})
 
 
-def positive_remainder(left: Vector, right: Vector) -> Outcome:
+def positive_remainder(left: Vector, right: Vector) -> RowValues:
     """Return `pmod`: the remainder, the divisor added to a negative one."""
     first = remainder(left, right)
     made = first.values
     second = remainder(made + right, right).values
-    return Outcome(np.where(made < 0, second, made), failures=first.failures)
+    return RowValues(np.where(made < 0, second, made), failures=first.failures)
 
 
-def width_bucket(values: Vector, first: Vector, second: Vector, buckets: Vector) -> Outcome:
+def width_bucket(values: Vector, first: Vector, second: Vector, buckets: Vector) -> RowValues:
     """Return the number of the equally wide bucket between two ends that values fall into."""
     low, high = np.minimum(first, second), np.maximum(first, second)
     rising = first < second
@@ -88,17 +88,17 @@ def width_bucket(values: Vector, first: Vector, second: Vector, buckets: Vector)
     far = buckets.astype(np.float64) * np.where(rising, values - low, high - values) / (high - low)
     made = np.where(below, 0, np.where(beyond, buckets + 1, long_of(np.trunc(far)) + 1))
     null = (buckets <= 0) | (buckets == _MOST_BUCKETS) | np.isnan(values) | (first == second)
-    return Outcome(made, null=null | ~np.isfinite(first) | ~np.isfinite(second))
+    return RowValues(made, null=null | ~np.isfinite(first) | ~np.isfinite(second))
 
 
-def whole(kind: type[np.signedinteger]) -> Callable[[Vector], Outcome]:
+def whole(kind: type[np.signedinteger]) -> Callable[[Vector], RowValues]:
     """Return the cast of doubles or floats to an integer type: toward 0, outside its range an overflow."""
     limits = np.iinfo(kind)
 
-    def cast(values: Vector) -> Outcome:
+    def cast(values: Vector) -> RowValues:
         wide = values.astype(np.float64)
         inside = (np.floor(wide) <= float(limits.max)) & (np.ceil(wide) >= float(limits.min))
         made = long_of(np.trunc(np.where(inside, wide, 0)))
-        return Outcome(made.astype(kind), failures={"CAST_OVERFLOW": ~inside})
+        return RowValues(made.astype(kind), failures={"CAST_OVERFLOW": ~inside})
 
     return cast

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from databus.expressions.kernels.vectors import Outcome, Vector
+from databus.expressions.kernels.vectors import RowValues, Vector
 
 OVERFLOW: Final = "ARITHMETIC_OVERFLOW"
 BY_ZERO: Final = "DIVIDE_BY_ZERO"
@@ -16,43 +16,43 @@ REMAINDER_BY_ZERO: Final = "REMAINDER_BY_ZERO"
 _FACTORIALS = np.array([math.factorial(n) for n in range(21)], np.int64)
 
 
-def add(left: Vector, right: Vector) -> Outcome:
+def add(left: Vector, right: Vector) -> RowValues:
     """Return left + right."""
     made = left + right
-    return Outcome(made, failures={OVERFLOW: ((left ^ made) & (right ^ made)) < 0})
+    return RowValues(made, failures={OVERFLOW: ((left ^ made) & (right ^ made)) < 0})
 
 
-def subtract(left: Vector, right: Vector) -> Outcome:
+def subtract(left: Vector, right: Vector) -> RowValues:
     """Return left - right."""
     made = left - right
-    return Outcome(made, failures={OVERFLOW: ((left ^ right) & (left ^ made)) < 0})
+    return RowValues(made, failures={OVERFLOW: ((left ^ right) & (left ^ made)) < 0})
 
 
-def multiply(left: Vector, right: Vector) -> Outcome:
+def multiply(left: Vector, right: Vector) -> RowValues:
     """Return left * right."""
     if left.dtype != np.int64:
         wide = left.astype(np.int64) * right
         made = wide.astype(left.dtype)
-        return Outcome(made, failures={OVERFLOW: wide != made})
+        return RowValues(made, failures={OVERFLOW: wide != made})
     made = left * right
     rough = np.abs(left.astype(np.float64) * right.astype(np.float64))
     safe = np.where(left == 0, 1, left)
     lowest = np.iinfo(np.int64).min
     wrong = (left != 0) & ((made // safe != right) | ((left == -1) & (right == lowest)))
-    return Outcome(made, failures={OVERFLOW: wrong & (rough > 2.0**62)})
+    return RowValues(made, failures={OVERFLOW: wrong & (rough > 2.0**62)})
 
 
-def negative(values: Vector) -> Outcome:
+def negative(values: Vector) -> RowValues:
     """Return -values."""
-    return Outcome(-values, failures={OVERFLOW: values == np.iinfo(values.dtype).min})
+    return RowValues(-values, failures={OVERFLOW: values == np.iinfo(values.dtype).min})
 
 
-def absolute(values: Vector) -> Outcome:
+def absolute(values: Vector) -> RowValues:
     """Return |values|."""
-    return Outcome(np.abs(values), failures={OVERFLOW: values == np.iinfo(values.dtype).min})
+    return RowValues(np.abs(values), failures={OVERFLOW: values == np.iinfo(values.dtype).min})
 
 
-def divide(left: Vector, right: Vector) -> Outcome:
+def divide(left: Vector, right: Vector) -> RowValues:
     """Return left / right without its fraction (`div`), as int64."""
     wide, by = left.astype(np.int64), right.astype(np.int64)
     zero = by == 0
@@ -60,33 +60,33 @@ def divide(left: Vector, right: Vector) -> Outcome:
     safe = np.where(zero | over, 1, by)
     made = wide // safe
     made = made + ((made * safe != wide) & ((wide < 0) != (safe < 0)))
-    return Outcome(made, failures={BY_ZERO: zero, OVERFLOW: over})
+    return RowValues(made, failures={BY_ZERO: zero, OVERFLOW: over})
 
 
-def remainder(left: Vector, right: Vector) -> Outcome:
+def remainder(left: Vector, right: Vector) -> RowValues:
     """Return left % right, with the sign of left."""
     zero = right == 0
     safe = np.where(zero | (right == -1), 1, right)
     made = np.fmod(left, safe)
-    return Outcome(made.astype(left.dtype), failures={REMAINDER_BY_ZERO: zero})
+    return RowValues(made.astype(left.dtype), failures={REMAINDER_BY_ZERO: zero})
 
 
-def positive_remainder(left: Vector, right: Vector) -> Outcome:
+def positive_remainder(left: Vector, right: Vector) -> RowValues:
     """Return `pmod`: the remainder, the divisor added to a negative one."""
     first = remainder(left, right)
     made = first.values
     work = made if left.dtype in (np.int32, np.int64) else made.astype(np.int32)  # Java adds in at least an int
     second = remainder(work + right.astype(work.dtype), right.astype(work.dtype)).values.astype(left.dtype)
-    return Outcome(np.where(made < 0, second, made), failures=first.failures)
+    return RowValues(np.where(made < 0, second, made), failures=first.failures)
 
 
-def factorial(values: Vector) -> Outcome:
+def factorial(values: Vector) -> RowValues:
     """Return values!, NULL outside 0 to 20."""
     outside = (values < 0) | (values > 20)
-    return Outcome(_FACTORIALS[np.where(outside, 0, values)], null=outside)
+    return RowValues(_FACTORIALS[np.where(outside, 0, values)], null=outside)
 
 
-def rounded(digits: int, *, half_even: bool) -> Callable[[Vector], Outcome]:
+def rounded(digits: int, *, half_even: bool) -> Callable[[Vector], RowValues]:
     """Return the function that rounds integers to tens, hundreds, ….
 
     Args:
@@ -94,9 +94,9 @@ def rounded(digits: int, *, half_even: bool) -> Callable[[Vector], Outcome]:
         half_even: whether a half goes to the even neighbour; otherwise away from 0.
     """
 
-    def round_them(values: Vector) -> Outcome:
+    def round_them(values: Vector) -> RowValues:
         if digits > 19:
-            return Outcome(np.zeros_like(values))
+            return RowValues(np.zeros_like(values))
         unit = 10**digits
         magnitude = np.abs(values.astype(np.int64)).view(np.uint64)  # |-2^63| is 2^63 there
         whole, rest = np.divmod(magnitude, np.uint64(unit))
@@ -108,18 +108,18 @@ def rounded(digits: int, *, half_even: bool) -> Callable[[Vector], Outcome]:
         over = steps > limit // np.uint64(unit)
         made = (steps * np.uint64(unit)).astype(np.uint64)
         signed = np.where(values < 0, np.uint64(0) - made, made).view(np.int64).astype(values.dtype)
-        return Outcome(np.where(over, 0, signed), failures={OVERFLOW: over})
+        return RowValues(np.where(over, 0, signed), failures={OVERFLOW: over})
 
     return round_them
 
 
-def within(kind: type[np.signedinteger], function: Callable[[Vector], Vector]) -> Callable[[Vector], Outcome]:
+def within(kind: type[np.signedinteger], function: Callable[[Vector], Vector]) -> Callable[[Vector], RowValues]:
     """Return a function of int64 values with its results in a narrower type; what does not fit is an overflow."""
     limits = np.iinfo(kind)
 
-    def cast(values: Vector) -> Outcome:
+    def cast(values: Vector) -> RowValues:
         made = function(values)
         outside = (made < limits.min) | (made > limits.max)
-        return Outcome(made.astype(kind), failures={"CAST_OVERFLOW": outside})
+        return RowValues(made.astype(kind), failures={"CAST_OVERFLOW": outside})
 
     return cast

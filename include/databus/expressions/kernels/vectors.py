@@ -29,14 +29,14 @@ _MESSAGES = {
     "CAST_INVALID_INPUT": "a value cannot be cast to the type",
     "CAST_OVERFLOW": "a value cannot be held by the type it is cast to",
     "DATETIME_FIELD_OUT_OF_BOUNDS": "a date or time has no such field",
-    "DATETIME_OVERFLOW": "a date or time overflows its type",
+    "java.lang.ArithmeticException": "a time overflows 64 bits",
     "DIVIDE_BY_ZERO": "division by zero",
     "REMAINDER_BY_ZERO": "remainder by zero",
 }
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowValues:
     """Values of a kernel.
 
     Attributes:
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def vectorized(
-    function: Callable[..., Vector | Outcome], kind: pa.DataType, *, fails: bool = True, keeps_null: bool = True
+    function: Callable[..., Vector | RowValues], kind: pa.DataType, *, fails: bool = True, keeps_null: bool = True
 ) -> Kernel:
     """Return the kernel of a function over NumPy arrays.
 
@@ -63,7 +63,7 @@ def vectorized(
             arguments after their values.
 
     Raises:
-        ExpressionError: by the kernel, for the first failure in `Outcome.failures` that a row has.
+        ExpressionError: by the kernel, for the first failure in `RowValues.failures` that a row has.
     """
 
     def kernel(*columns: Value) -> Value:
@@ -79,7 +79,7 @@ def vectorized(
             arguments += [there for _, there in vectors]
         with np.errstate(all="ignore"):
             made = function(*arguments)
-        outcome = made if isinstance(made, Outcome) else Outcome(made)
+        outcome = made if isinstance(made, RowValues) else RowValues(made)
         if outcome.null is not None:
             valid &= ~outcome.null
         for error, failed in outcome.failures.items():
@@ -114,6 +114,11 @@ def numbers(array: pa.Array) -> tuple[Vector, Vector]:
     return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False), valid
 
 
+def one(value: pa.Scalar) -> pa.Array:
+    """Return a constant as an array of one."""
+    return pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type)
+
+
 def row_wise(function: Callable[..., Any], kind: pa.DataType, *, fails: bool = True) -> Kernel:
     """Return the kernel of a function over Python values, one row at a time.
 
@@ -146,7 +151,7 @@ def _called(function: Callable[..., Any], row: Sequence[Any], fails: bool) -> An
 def _vector(column: Value, length: int) -> tuple[Vector, Vector]:
     if isinstance(column, pa.Array):
         return numbers(column)
-    values, valid = numbers(pa.array([column.as_py()], column.type))
+    values, valid = numbers(one(column))
     return np.broadcast_to(values, length), np.broadcast_to(valid, length)
 
 

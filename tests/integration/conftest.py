@@ -92,6 +92,16 @@ class World:
             return services.store.load(flow.name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_sessions_of_former_files() -> Iterator[None]:
+    """Drop the Kafka sessions that a file's flows kept, which nobody takes up.
+
+    Librdkafka wakes 900 times a second for a producer that has sent offsets and whose broker, or its proxy, is gone.
+    """
+    yield
+    forget_kept()
+
+
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""

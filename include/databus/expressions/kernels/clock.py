@@ -111,10 +111,18 @@ def unit_of(text: str) -> str | None:
     return name if name in UNITS or name in _STARTS else None
 
 
-def truncated_dates(unit: str) -> Callable[[Vector], Vector] | None:
+def truncated_dates(unit: str) -> Callable[[Vector], RowValues] | None:
     """Return the function from dates to the first day of their unit; None for units that `trunc` does not know."""
     start = _STARTS.get(unit)
-    return None if start is None else lambda days: start(days).astype(np.int32)
+    if start is None:
+        return None
+
+    def first(days: Vector) -> RowValues:
+        made = start(days)
+        failures = {"ARITHMETIC_OVERFLOW": calendar.beyond_int32(made)} if unit == "QUARTER" else {}
+        return RowValues(made.astype(np.int32), failures=failures)  # the others wrap, as Java's int does
+
+    return first
 
 
 def truncated_timestamps(unit: str) -> Callable[[Vector], Vector | RowValues]:

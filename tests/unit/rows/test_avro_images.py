@@ -188,6 +188,14 @@ def test_another_type_than_was_registered_is_refused() -> None:
         images.encode(date, [(0, AvroField("v", "v", "int"))])
 
 
+def test_bits_are_a_long_as_far_as_one_holds_them() -> None:
+    schema = table("shop.t", {"v": "bigint unsigned"})
+    field = (0, AvroField("v", "v", "long"))  # as of BIT(63)
+    assert written(batch(schema, [(None, {"v": 257}), (None, {"v": None})]), (field,)) == [b"\2\2\x82\4\0", b"\2\0\0"]
+    with pytest.raises(DecodeError, match=r"column v of shop\.t has the Arrow type uint64"):
+        written(batch(schema, [(None, {"v": 2**63})]), (field,))
+
+
 def test_names() -> None:
     assert [avro_name(text) for text in ("order_id", "9lives", "ä b", "")] == ["order_id", "_9lives", "__b", "_"]
     assert avro_namespace("cdc.shop-2.2024") == "cdc.shop_2._2024"

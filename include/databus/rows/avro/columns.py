@@ -23,6 +23,8 @@ from databus.rows.variant_kernels import NULL, VALUE, State
 ALONE, IN_UNION = 0, 1
 """Whether a value stands alone, or has the branch of a union with null in front."""
 
+_MOST = 2**63 - 1
+
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]
 """A kernel and the arguments that describe the column."""
 
@@ -75,7 +77,7 @@ def column_writer(batch: TableBatch, column: int, field: AvroField) -> AvroColum
     array = _with_exceptions(batch, column, field)
     state = column_state(batch, column, array)
     kind = array.type
-    if field.base in ("int", "long") and pa.types.is_integer(kind) and kind != pa.uint64():
+    if field.base in ("int", "long") and pa.types.is_integer(kind) and _fits_long(array):
         width = kind.bit_width // 8
         values = fixed(array, np.dtype(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}"))
         longs = values.astype(np.int64, copy=False)
@@ -124,6 +126,11 @@ def reference_bytes(value: str | bytes | LargeValue) -> bytes:
 
 def _state(array: pa.Array) -> State:
     return validity(array).astype(np.int8) + np.int8(NULL)
+
+
+def _fits_long(array: pa.Array) -> bool:
+    """Return whether all integers are below 2^63: those of BIT(63) are, though their Arrow type has 64 bits."""
+    return array.type != pa.uint64() or not bool(pc.any(pc.greater(array, pa.scalar(_MOST, pa.uint64()))).as_py())
 
 
 def _with_exceptions(batch: TableBatch, column: int, field: AvroField) -> pa.Array:

@@ -142,7 +142,8 @@ def _join(arguments: Arguments) -> Resolved:
     if kind == "string" and not all(each in known for each in arguments.types):
         raise arguments.refused()
     empty = pa.scalar("" if kind == "string" else b"", arrow_of(kind))
-    return Resolved(kind, (kind, kind), lambda left, right: pc.binary_join_element_wise(left, right, empty))
+    kernel: Kernel = lambda left, right: pc.binary_join_element_wise(left, right, empty)  # noqa: E731
+    return Resolved(kind, (kind, kind), kernel, reads="all")
 
 
 register("+", "-", "*", "/", "div", "%", "mod", resolve=_binary)

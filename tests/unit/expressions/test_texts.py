@@ -69,7 +69,6 @@ def test_hashes_of_rows_are_those_of_sparks_manual() -> None:
         (shapes.trim(text(" \t a\u00a0 ")), "\t a\u00a0"),
         (shapes.concat_ws(text("-"), text(None), text(None)), ""),
         (shapes.replace(text("abc"), text(""), text("x")), "abc"),
-        (characters.mask(text("Ab1é😀-"), other="*"), "Xxnx***"),
         (characters.soundex(text("Tymczak")), "T522"),
         (characters.levenshtein(text("kitten"), text("sitting")), 3),
         (characters.luhn_check(text("79927398713")), True),

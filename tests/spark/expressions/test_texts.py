@@ -1,4 +1,4 @@
-"""Case of texts beside Spark, character by character."""
+"""Functions of texts, bytes, patterns and hashes beside Spark, bit by bit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.expressions.differ import differ, session
+from tests.spark.expressions.texts import EXPRESSIONS, texts
 
 OF_CODE_POINTS = (
     "upper(s)",
@@ -19,11 +20,24 @@ OF_CODE_POINTS = (
     "lower(h)",
     "initcap(f)",
 )
+_COMPARED = 1_150
 
 
 @pytest.fixture(scope="module")
 def ours(spark: Any) -> Any:
     return session(spark, codegen=False)
+
+
+def test_every_fifth_expression_gives_sparks_values(ours: Any) -> None:
+    found = differ(ours, EXPRESSIONS[::5], texts())
+    assert found.differences == []
+    assert len(found.compared) > _COMPARED // 5
+
+
+def test_every_expression_gives_sparks_values(spark: Any) -> None:
+    found = differ(session(spark), EXPRESSIONS, texts())
+    assert found.differences == []
+    assert len(found.compared) > _COMPARED
 
 
 def test_scripts_with_cases_are_mapped_as_spark_does(ours: Any) -> None:

@@ -1,86 +1,94 @@
-"""Functions of texts: upper, lower and title case, and digests.
-
-Digests (MD5, SHA-1, SHA-2 in lower-case hex digits, CRC-32 as a number) are standards with one value for each input,
-which `hashlib` and `zlib` give. Case is compared with Spark over every character.
-"""
+"""Functions that make texts of texts: case, concatenation, trimming, padding, replacement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
-from databus.expressions.functions.registry import Arguments, Kernel, Resolved, register
-from databus.expressions.text import case, digests
-from databus.expressions.types import INTEGERS, VOID
+from databus.expressions.functions.patterns import like_pieces
+from databus.expressions.functions.registry import Arguments, Kernel, Resolved, register, resolve
+from databus.expressions.functions.signatures import Parameter, converted_type, signature
+from databus.expressions.text import case, shapes
+from databus.expressions.types import INTEGERS
 
-Parameter = Literal["string", "int", "bigint", "bytes"]
-"""Type of a parameter; "bytes" is binary or a string as its UTF-8, which kernels take as it is."""
-
-_AS_INTEGER = {"int": INTEGERS[:3], "bigint": INTEGERS}
-
-
-def converted_type(arguments: Arguments, position: int, parameter: Parameter) -> str:
-    """Return the type that an argument is converted to for its parameter.
-
-    Raises:
-        NotCompiledError: Spark does not convert it, or not by a rule known here.
-    """
-    kind = arguments.types[position]
-    if parameter == "bytes":
-        if kind in ("string", "binary"):
-            return kind
-        if kind == VOID:
-            return "binary"
-    elif parameter == "string":
-        if kind in ("string", VOID):
-            return "string"
-    elif kind in (*_AS_INTEGER[parameter], VOID):
-        return parameter
-    raise arguments.refused()
+_PLAIN = frozenset({"boolean", "date", *INTEGERS})
+_MOST_CHARACTERS = 1_000_000
+"""Longest text that padding and repetition make from a constant length."""
 
 
-def signature(
-    result: str,
-    parameters: tuple[Parameter, ...],
-    kernel: Kernel,
-    *,
-    optional: int = 0,
-    reads: Literal["strict", "reversed", "all"] = "strict",
-) -> Callable[[Arguments], Resolved]:
-    """Return the resolution of calls with these parameters.
-
-    Args:
-        result: Spark type of the result.
-        parameters: in the call's order.
-        kernel: takes a value for each argument that is there.
-        optional: how many of the last parameters may be left out.
-        reads: order in which Spark looks at the arguments.
-    """
-
-    def resolve(arguments: Arguments) -> Resolved:
-        count = len(arguments)
-        if not len(parameters) - optional <= count <= len(parameters):
-            raise arguments.refused()
-        types = tuple(converted_type(arguments, k, parameters[k]) for k in range(count))
-        return Resolved(result, types, kernel, reads)
-
-    return resolve
+def _as_texts(arguments: Arguments) -> tuple[str, ...]:
+    """Return the types that parts are converted to; numbers without fraction, booleans and dates become text."""
+    return tuple(
+        "string" if kind in _PLAIN else converted_type(arguments, position, "string")
+        for position, kind in enumerate(arguments.types)
+    )
 
 
-def _sha2(arguments: Arguments) -> Resolved:
-    if len(arguments) != 2:
+def _concat(arguments: Arguments) -> Resolved:
+    if set(arguments.types) == {"binary"}:
+        return Resolved("binary", arguments.types, shapes.concat, "all")
+    return Resolved("string", _as_texts(arguments), shapes.concat, "all")
+
+
+def _concat_ws(arguments: Arguments) -> Resolved:
+    if not len(arguments):
         raise arguments.refused()
-    kind, _ = converted_type(arguments, 0, "bytes"), converted_type(arguments, 1, "int")
-    bits = arguments.literal(1)
-    if bits is None:
-        raise arguments.refused("bits that are NULL")
-    return Resolved("string", (kind, "int"), lambda data, _: digests.sha2(data, bits))
+    return Resolved("string", _as_texts(arguments), shapes.concat_ws, "all")
 
 
-register("sha2", resolve=_sha2)
-register("sha", "sha1", resolve=signature("string", ("bytes",), digests.sha1))
-register("md5", resolve=signature("string", ("bytes",), digests.md5))
-register("crc32", resolve=signature("bigint", ("bytes",), digests.crc32))
-register("upper", "ucase", resolve=signature("string", ("string",), case.upper))
-register("lower", "lcase", resolve=signature("string", ("string",), case.lower))
-register("initcap", resolve=signature("string", ("string",), case.initcap))
+def _trim(kernel: Kernel) -> Callable[[Arguments], Resolved]:
+    """Return the resolution of a trimming function: of two arguments the first is the characters."""
+
+    def resolved(arguments: Arguments) -> Resolved:
+        if len(arguments) == 1:
+            return signature("string", ("string",), kernel)(arguments)
+        swapped = signature("string", ("string", "string"), lambda chars, text: kernel(text, chars), reads="reversed")
+        return swapped(arguments)
+
+    return resolved
+
+
+def _of_length(kernel: Kernel, *parameters: Parameter, optional: int = 0) -> Callable[[Arguments], Resolved]:
+    """Return the resolution of a function whose integer says how long the text becomes."""
+
+    def resolved(arguments: Arguments) -> Resolved:
+        found = signature("string", parameters, kernel, optional=optional)(arguments)
+        length = arguments.literal(parameters.index("int"))
+        if isinstance(length, int) and length > _MOST_CHARACTERS:
+            raise arguments.refused(f"a length above {_MOST_CHARACTERS}")
+        return found
+
+    return resolved
+
+
+def _ilike(arguments: Arguments) -> Resolved:
+    if len(arguments) not in (2, 3) or set(arguments.types) != {"string"}:
+        raise arguments.refused()
+    pattern = arguments.literal(1)
+    escape = arguments.literal(2) if len(arguments) == 3 else "\\"
+    if pattern is None or not escape or escape.isalpha() or not like_pieces(case.lower_text(pattern), escape):
+        raise arguments.refused("its pattern or escape")
+    lowered = (arguments.literals[0], case.lower_text(pattern), escape)[: len(arguments)]
+    like = resolve(Arguments("like", arguments.types, lowered, arguments.ansi, arguments.written))
+    return Resolved("boolean", like.arguments, lambda text, *others: like.kernel(case.lower(text), *others))
+
+
+_TEXT: tuple[Parameter, ...] = ("string",)
+
+register("upper", "ucase", resolve=signature("string", _TEXT, case.upper))
+register("lower", "lcase", resolve=signature("string", _TEXT, case.lower))
+register("initcap", resolve=signature("string", _TEXT, case.initcap))
+register("concat", resolve=_concat)
+register("concat_ws", resolve=_concat_ws)
+register("trim", resolve=_trim(shapes.trim))
+register("ltrim", resolve=_trim(shapes.ltrim))
+register("rtrim", resolve=_trim(shapes.rtrim))
+register("btrim", resolve=signature("string", _TEXT * 2, shapes.trim, optional=1))
+register("lpad", resolve=_of_length(shapes.lpad, "string", "int", "string", optional=1))
+register("rpad", resolve=_of_length(shapes.rpad, "string", "int", "string", optional=1))
+register("repeat", resolve=_of_length(shapes.repeat, "string", "int"))
+register("space", resolve=_of_length(shapes.space, "int"))
+register("reverse", resolve=signature("string", _TEXT, shapes.reverse))
+register("replace", resolve=signature("string", _TEXT * 3, shapes.replace, optional=1))
+register("translate", resolve=signature("string", _TEXT * 3, shapes.translate))
+register("quote", resolve=signature("string", _TEXT, shapes.quote))
+register("ilike", resolve=_ilike)

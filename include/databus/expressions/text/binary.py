@@ -37,11 +37,6 @@ def unhex(text: Value) -> Value:
     return rowwise(pa.binary(), data, text)
 
 
-def base64(data: Value) -> Value:
-    """Return bytes, or a text's UTF-8, in Base64 on one line, with padding."""
-    return rowwise(pa.string(), lambda value: binascii.b2a_base64(value, newline=False).decode(), as_bytes(data))
-
-
 def unbase64(text: Value) -> Value:
     """Return the bytes of Base64; characters outside its alphabet are passed over, as in MIME.
 

@@ -73,6 +73,7 @@ def test_hashes_of_rows_are_those_of_sparks_manual() -> None:
         (characters.levenshtein(text("kitten"), text("sitting")), 3),
         (characters.luhn_check(text("79927398713")), True),
         (characters.character(pa.scalar(256 + 65, pa.int64())), "A"),
+        (binary.unbase64(text("SGk=\n=")), b"Hi"),
         (binary.unhex(text("4a6")), b"\x04\xa6"),
         (binary.unhex(text("4g")), None),
         (binary.hex_of_number(pa.scalar(-1, pa.int64())), "F" * 16),

@@ -54,7 +54,7 @@ def _of_base64(text: str) -> bytes:
     if padding:
         # Java reads the second sign of "==" right behind the first one, and passes over what follows.
         raw = data.partition(b"=")[2]
-        wrong = wrong or over == 0 or (over == 2 and raw[:1] != b"=") or b"=" in raw[1 if over == 2 else 0 :]
+        wrong = wrong or over == 0 or (over == 2 and raw[:1] != b"=")
     if wrong:
         raise ExpressionError("CONVERSION_INVALID_INPUT", f"unbase64: {text[:40]!r} is not Base64")
     return binascii.a2b_base64(digits + b"=" * (-over % 4))

@@ -34,6 +34,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "binlog": ("mysql",),
     "checks": ("spark",),
     "core": ("spark",),
+    "expressions": ("spark",),
     "kafka": ("kafka",),
     "ops": ("lineage", "quality", "spark"),
     "records": ("lineage", "postgres", "quality"),

@@ -114,6 +114,7 @@ def test_a_row_for_which_spark_fails(text: str, error_class: str) -> None:
         ("s + s", r"\+\(string, string\)"),
         ("s LIKE 'a!b' ESCAPE '!'", "an escape before another character"),
         ("s LIKE '\U0001f600_'", "beyond the basic plane"),
+        ("-CAST(i AS decimal(38, 2))", "rounds it to 34 digits"),
         ("s LIKE s", "argument 2 is not constant"),
         ("i > 1 / 0", "a constant that fails"),
         ("i < 99999999999999999999", "beyond bigint"),

@@ -14,13 +14,15 @@ from databus.expressions.errors import overflow
 from databus.expressions.functions.comparison import exact_type
 from databus.expressions.functions.decimal_arithmetic import decimal_call, refuse_zero
 from databus.expressions.functions.registry import Arguments, Kernel, Resolved, Value, register
-from databus.expressions.types import INTEGERS, VOID, arrow_of, is_decimal, is_number, promoted, tightest
+from databus.expressions.types import INTEGERS, VOID, arrow_of, decimal_of, is_decimal, is_number, promoted, tightest
 
 _CHECKED: dict[str, Callable[[Value, Value], Value]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
 }
+_SIGNED_DIGITS = 34
+"""Digits that a decimal keeps in Spark when its sign changes (Scala's BigDecimal, DECIMAL128)."""
 _FLOATING: dict[str, Callable[[Value, Value], Value]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
@@ -113,6 +115,8 @@ def _sign(arguments: Arguments) -> Resolved:
     if len(arguments) != 1 or not (is_number(arguments.types[0]) or arguments.types[0] == "string"):
         raise arguments.refused()
     kind = "double" if arguments.types[0] == "string" else arguments.types[0]
+    if arguments.name == "negative" and is_decimal(kind) and decimal_of(kind)[0] > _SIGNED_DIGITS:
+        raise arguments.refused("Spark rounds it to 34 digits")
     kernel: Kernel = _negate if arguments.name == "negative" else _unchanged
     return Resolved(kind, (kind,), kernel)
 
@@ -138,7 +142,8 @@ def _join(arguments: Arguments) -> Resolved:
     if kind == "string" and not all(each in known for each in arguments.types):
         raise arguments.refused()
     empty = pa.scalar("" if kind == "string" else b"", arrow_of(kind))
-    return Resolved(kind, (kind, kind), lambda left, right: pc.binary_join_element_wise(left, right, empty))
+    kernel: Kernel = lambda left, right: pc.binary_join_element_wise(left, right, empty)  # noqa: E731
+    return Resolved(kind, (kind, kind), kernel, reads="all")
 
 
 register("+", "-", "*", "/", "div", "%", "mod", resolve=_binary)

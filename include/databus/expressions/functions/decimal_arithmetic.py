@@ -17,8 +17,6 @@ _LEAST_SCALE = 6
 """Fraction digits that a result keeps where its digits do not suffice."""
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _LONG_DIGITS = 18
-_WIDE_DIGITS = 76
-"""Digits of Arrow's widest decimal."""
 
 _Operator = Callable[[Decimal, Decimal], Decimal]
 
@@ -43,19 +41,19 @@ def decimal_call(arguments: Arguments, left: str, right: str) -> Resolved:
         return _result(digits, scale, kinds, arrow, exact)
     if name == "*":
         return _result(p1 + p2 + 1, s1 + s2, kinds, pc.multiply, _EXACT.multiply)
+    # Not Arrow's division: of long divisors its quotients are wrong (9 / 1084202172.4855044341, pyarrow 26).
     if name == "/":
         scale = max(_LEAST_SCALE, s1 + p2 + 1)
         digits, scale = _adjusted(p1 - s1 + s2 + scale, scale)
-        slow = partial(by_row, partial(_quotient, scale), digits, scale, "DIVIDE_BY_ZERO")
-        kernel = partial(_divide, max(s1, scale + s2 - p2 + 1), digits, scale, slow)
+        kernel = partial(by_row, partial(_quotient, scale), digits, scale, "DIVIDE_BY_ZERO")
         return Resolved(decimal(digits, scale), kinds, kernel, reads="reversed")
     if name in ("%", "mod") and p1 - s1 + s2 <= MAX_DIGITS:
         digits, scale = _adjusted(min(p1 - s1, p2 - s2) + scale, scale)
-        slow = partial(by_row, _EXACT.remainder, digits, scale, "REMAINDER_BY_ZERO")
-        return Resolved(decimal(digits, scale), kinds, partial(_remainder, digits, scale, slow), reads="reversed")
+        kernel = partial(by_row, _EXACT.remainder, digits, scale, "REMAINDER_BY_ZERO")
+        return Resolved(decimal(digits, scale), kinds, kernel, reads="reversed")
     if name == "div" and p1 - s1 + s2 <= _LONG_DIGITS:
-        slow = partial(by_row, _EXACT.divide_int, MAX_DIGITS, 0, "DIVIDE_BY_ZERO")
-        return Resolved("bigint", kinds, partial(_integral_divide, slow), reads="reversed")
+        whole = partial(by_row, _EXACT.divide_int, MAX_DIGITS, 0, "DIVIDE_BY_ZERO")
+        return Resolved("bigint", kinds, lambda *values: pc.cast(whole(*values), pa.int64()), reads="reversed")
     raise arguments.refused()
 
 
@@ -79,64 +77,8 @@ def _adjusted(digits: int, scale: int) -> tuple[int, int]:
 
 def _result(digits: int, scale: int, kinds: tuple[str, ...], arrow: Kernel, exact: _Operator) -> Resolved:
     fitting = _adjusted(digits, scale)
-    kernel = arrow
-    if fitting != (digits, scale):
-        slow = partial(by_row, exact, *fitting, "")
-        kernel = slow if digits > _WIDE_DIGITS else partial(_wide, arrow, *fitting, slow)
+    kernel: Kernel = arrow if fitting == (digits, scale) else partial(by_row, exact, *fitting, "")
     return Resolved(decimal(*fitting), kinds, kernel)
-
-
-def _wide(operator: Kernel, digits: int, scale: int, slow: Kernel, left: Value, right: Value) -> Value:
-    """Return an operator's results from up to 76 digits."""
-    return _rounded(lambda: operator(_widened(left), _widened(right)), digits, scale, slow, left, right)
-
-
-def _divide(left_scale: int, digits: int, scale: int, slow: Kernel, left: Value, right: Value) -> Value:
-    """Return quotients: Arrow cuts them off behind the digit that decides."""
-    refuse_zero(left, right)
-    return _rounded(lambda: pc.divide(_widened(left, left_scale), _widened(right)), digits, scale, slow, left, right)
-
-
-def _remainder(digits: int, scale: int, slow: Kernel, left: Value, right: Value) -> Value:
-    refuse_zero(left, right, "REMAINDER_BY_ZERO")
-
-    def rest() -> Value:
-        whole = pc.multiply(_whole(left, right), _widened(right))
-        return pc.subtract(_widened(left), whole)
-
-    return _rounded(rest, digits, scale, slow, left, right)
-
-
-def _integral_divide(slow: Kernel, left: Value, right: Value) -> Value:
-    refuse_zero(left, right)
-    return pc.cast(_rounded(lambda: _whole(left, right), MAX_DIGITS, 0, slow, left, right), pa.int64())
-
-
-def _whole(left: Value, right: Value) -> Value:
-    """Return quotients without their fraction, as decimals of no more digits than they need."""
-    digits = left.type.precision - left.type.scale + right.type.scale
-    found = pc.divide(_widened(left), _widened(right))
-    wide = min(found.type.precision + 1, _WIDE_DIGITS)
-    found = pc.cast(found, pa.decimal256(wide, found.type.scale))  # a digit before the point
-    return pc.cast(pc.trunc(found), pa.decimal256(max(digits, 1), 0))
-
-
-def _widened(value: Value, scale: int | None = None) -> Value:
-    """Return decimals of 256 bits, with a larger scale where one is given."""
-    kind = value.type
-    more = 0 if scale is None else scale - kind.scale
-    return pc.cast(value, pa.decimal256(kind.precision + more, kind.scale + more))
-
-
-def _rounded(made: Callable[[], Value], digits: int, scale: int, slow: Kernel, left: Value, right: Value) -> Value:
-    """Return results in the result's type; one by one where 76 digits do not suffice, or one does not fit."""
-    try:
-        found = made()
-        if found.type.scale > scale:
-            found = pc.round(found, ndigits=scale, round_mode="half_towards_infinity")
-        return pc.cast(found, arrow_of(decimal(digits, scale)))
-    except pa.ArrowInvalid:
-        return slow(left, right)
 
 
 def _quotient(scale: int, left: Decimal, right: Decimal) -> Decimal:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from databus.expressions.functions.registry import Arguments, Kernel, Resolved
-from databus.expressions.types import INTEGERS, VOID, is_decimal
+from databus.expressions.types import INTEGERS, VOID
 
 Parameter = Literal["string", "int", "bigint", "bytes"]
 """Type of a parameter; "bytes" is binary or a string as its UTF-8, which kernels take as it is."""
 
-_AS_TEXT = frozenset({"string", VOID, "boolean", "date", "timestamp_ntz", "timestamp", *INTEGERS})
 _AS_INTEGER = {"int": INTEGERS[:3], "bigint": INTEGERS}
 
 
@@ -28,7 +27,7 @@ def converted_type(arguments: Arguments, position: int, parameter: Parameter) ->
         if kind == VOID:
             return "binary"
     elif parameter == "string":
-        if kind in _AS_TEXT or is_decimal(kind):
+        if kind in ("string", VOID):
             return "string"
     elif kind in (*_AS_INTEGER[parameter], VOID):
         return parameter

@@ -13,9 +13,18 @@ _LEAST_INT = -(2**31)
 """Java's least integer, which has no opposite."""
 
 
+def _refuse_large(arguments: Arguments) -> None:
+    """Refuse parts of bytes unless their places are small constants: Spark's sums of large ones overflow."""
+    if arguments.types[0] == "binary":
+        places = [arguments.literal(k) for k in range(1, len(arguments))]
+        if not all(place is None or (isinstance(place, int) and abs(place) < 2**30) for place in places):
+            raise arguments.refused("places this large")
+
+
 def _substring(arguments: Arguments) -> Resolved:
     if len(arguments) not in (2, 3):
         raise arguments.refused()
+    _refuse_large(arguments)
     kind = "binary" if arguments.types[0] == "binary" else converted_type(arguments, 0, "string")
     types = (kind, *(converted_type(arguments, k, "int") for k in range(1, len(arguments))))
     return Resolved(kind, types, parts.substring)
@@ -24,6 +33,7 @@ def _substring(arguments: Arguments) -> Resolved:
 def _left(arguments: Arguments) -> Resolved:
     if len(arguments) != 2:
         raise arguments.refused()
+    _refuse_large(arguments)
     kind = "binary" if arguments.types[0] == "binary" else converted_type(arguments, 0, "string")
     return Resolved(kind, (kind, converted_type(arguments, 1, "int")), parts.left)
 
@@ -31,8 +41,8 @@ def _left(arguments: Arguments) -> Resolved:
 def _locate(arguments: Arguments) -> Resolved:
     if len(arguments) not in (2, 3):
         raise arguments.refused()
-    if len(arguments) == 3:
-        arguments.literal(2)
+    if len(arguments) == 3 and arguments.literal(2) is None:
+        raise arguments.refused("a place that is NULL")
     types = ("string", "string", "int")[: len(arguments)]
     for position, kind in enumerate(types):
         converted_type(arguments, position, "int" if kind == "int" else "string")
@@ -61,7 +71,7 @@ register("split_part", resolve=_numbered(parts.split_part, frozenset({0, _LEAST_
 register("substring_index", resolve=_numbered(parts.substring_index, frozenset({_LEAST_INT})))
 register("overlay", resolve=signature("string", ("string", "string", "int", "int"), parts.overlay, optional=1))
 register("instr", resolve=signature("int", _TEXT * 2, parts.instr))
-register("locate", "position", "charindex", resolve=_locate)
+register("locate", "position", resolve=_locate)
 register("startswith", resolve=signature("boolean", _TEXT * 2, parts.starts_with))
 register("endswith", resolve=signature("boolean", _TEXT * 2, parts.ends_with))
 register("contains", resolve=signature("boolean", _TEXT * 2, parts.contains))

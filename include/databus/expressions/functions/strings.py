@@ -7,24 +7,32 @@ from collections.abc import Callable
 from databus.expressions.functions.patterns import like_pieces
 from databus.expressions.functions.registry import Arguments, Kernel, Resolved, register, resolve
 from databus.expressions.functions.signatures import Parameter, converted_type, signature
-from databus.expressions.text import case, characters, shapes
+from databus.expressions.text import case, shapes
+from databus.expressions.types import INTEGERS
 
+_PLAIN = frozenset({"boolean", "date", *INTEGERS})
 _MOST_CHARACTERS = 1_000_000
 """Longest text that padding and repetition make from a constant length."""
+
+
+def _as_texts(arguments: Arguments) -> tuple[str, ...]:
+    """Return the types that parts are converted to; numbers without fraction, booleans and dates become text."""
+    return tuple(
+        "string" if kind in _PLAIN else converted_type(arguments, position, "string")
+        for position, kind in enumerate(arguments.types)
+    )
 
 
 def _concat(arguments: Arguments) -> Resolved:
     if set(arguments.types) == {"binary"}:
         return Resolved("binary", arguments.types, shapes.concat, "all")
-    types = tuple(converted_type(arguments, k, "string") for k in range(len(arguments)))
-    return Resolved("string", types, shapes.concat, "all")
+    return Resolved("string", _as_texts(arguments), shapes.concat, "all")
 
 
 def _concat_ws(arguments: Arguments) -> Resolved:
     if not len(arguments):
         raise arguments.refused()
-    types = tuple(converted_type(arguments, k, "string") for k in range(len(arguments)))
-    return Resolved("string", types, shapes.concat_ws, "all")
+    return Resolved("string", _as_texts(arguments), shapes.concat_ws, "all")
 
 
 def _trim(kernel: Kernel) -> Callable[[Arguments], Resolved]:
@@ -50,16 +58,6 @@ def _of_length(kernel: Kernel, *parameters: Parameter, optional: int = 0) -> Cal
         return found
 
     return resolved
-
-
-def _mask(arguments: Arguments) -> Resolved:
-    if not 1 <= len(arguments) <= 5 or arguments.types[0] != "string":
-        raise arguments.refused()
-    given = [arguments.literal(k) for k in range(1, len(arguments))]
-    if not all(each is None or (isinstance(each, str) and len(each) == 1 and each <= "\ud7ff") for each in given):
-        raise arguments.refused("a mask that is not one character")
-    types = ("string",) * len(arguments)
-    return Resolved("string", types, lambda text, *_: characters.mask(text, *given), "all")
 
 
 def _ilike(arguments: Arguments) -> Resolved:
@@ -93,5 +91,4 @@ register("reverse", resolve=signature("string", _TEXT, shapes.reverse))
 register("replace", resolve=signature("string", _TEXT * 3, shapes.replace, optional=1))
 register("translate", resolve=signature("string", _TEXT * 3, shapes.translate))
 register("quote", resolve=signature("string", _TEXT, shapes.quote))
-register("mask", resolve=_mask)
 register("ilike", resolve=_ilike)

@@ -37,11 +37,6 @@ def unhex(text: Value) -> Value:
     return rowwise(pa.binary(), data, text)
 
 
-def base64(data: Value) -> Value:
-    """Return bytes, or a text's UTF-8, in Base64 on one line, with padding."""
-    return rowwise(pa.string(), lambda value: binascii.b2a_base64(value, newline=False).decode(), as_bytes(data))
-
-
 def unbase64(text: Value) -> Value:
     """Return the bytes of Base64; characters outside its alphabet are passed over, as in MIME.
 
@@ -59,7 +54,7 @@ def _of_base64(text: str) -> bytes:
     if padding:
         # Java reads the second sign of "==" right behind the first one, and passes over what follows.
         raw = data.partition(b"=")[2]
-        wrong = wrong or over == 0 or (over == 2 and raw[:1] != b"=") or b"=" in raw[1 if over == 2 else 0 :]
+        wrong = wrong or over == 0 or (over == 2 and raw[:1] != b"=")
     if wrong:
         raise ExpressionError("CONVERSION_INVALID_INPUT", f"unbase64: {text[:40]!r} is not Base64")
     return binascii.a2b_base64(digits + b"=" * (-over % 4))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-from functools import cache
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -96,34 +92,3 @@ def _is_luhn(text: str) -> bool:
         return False
     digits = [int(each) for each in reversed(text)]
     return sum(digits[0::2] + [2 * d - 9 if d > 4 else 2 * d for d in digits[1::2]]) % 10 == 0
-
-
-def mask(text: Value, upper: Any = "X", lower: Any = "x", digit: Any = "n", other: Any = None) -> Value:
-    """Return texts with each character replaced by its class's; None keeps a class as it is.
-
-    Classes are those of UTF-16 units, as Java sees them: an emoji is two of the other ones.
-    """
-    return rowwise(pa.string(), lambda value: value.translate(_Masks.of(upper, lower, digit, other)), text)
-
-
-class _Masks(dict[int, str]):
-    """Code point → its mask, found as they come."""
-
-    def __init__(self, upper: Any, lower: Any, digit: Any, other: Any):
-        super().__init__()
-        self._by_class = {"Lu": upper, "Ll": lower, "Nd": digit}
-        self._other = other
-
-    def __missing__(self, code: int) -> str:
-        if code > 0xFFFF:
-            masked = chr(code) if self._other is None else self._other * 2
-        else:
-            by = self._by_class.get(unicodedata.category(chr(code)), self._other)
-            masked = chr(code) if by is None else by
-        self[code] = masked
-        return masked
-
-    @staticmethod
-    @cache
-    def of(upper: Any, lower: Any, digit: Any, other: Any) -> _Masks:
-        return _Masks(upper, lower, digit, other)

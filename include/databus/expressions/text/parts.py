@@ -21,9 +21,9 @@ def substring(text: Value, start: Value, length: Value | None = None) -> Value:
     kind = text.type
     if pa.types.is_string(kind) and isinstance(text, pa.Array) and is_constant(start) and start.is_valid:
         first = start.as_py()
-        if length is None:
+        if length is None and first > -(2**30):
             return pc.utf8_slice_codeunits(text, first - 1 if first > 0 else first)
-        if first >= 0 and is_constant(length) and length.is_valid and length.as_py() > 0:
+        if first >= 0 and length is not None and is_constant(length) and length.is_valid and length.as_py() > 0:
             begin = max(first - 1, 0)
             return pc.utf8_slice_codeunits(text, begin, min(begin + length.as_py(), _MAX_INT))
     return rowwise(kind, _part, text, start, pa.scalar(_MAX_INT, pa.int32()) if length is None else length)

@@ -60,7 +60,7 @@ def translated(text: str) -> Pattern:
     if len(text) > _MOST_CHARACTERS or any(ord(each) > 0xFFFF or 0xD800 <= ord(each) <= 0xDFFF for each in text):
         raise NotCompiledError(f"the pattern {text[:40]!r}: its length, or a character beyond U+FFFF")
     ignores_case = text.startswith("(?i)")
-    parser = _Parser(text, 4 if ignores_case else 0, ignores_case=ignores_case)
+    parser = _PatternReader(text, 4 if ignores_case else 0, ignores_case=ignores_case)
     whole = parser.alternatives()
     if parser.at != len(text):
         raise parser.refused()
@@ -92,7 +92,7 @@ class _Piece:
 
 
 @dataclass
-class _Parser:
+class _PatternReader:
     pattern: str
     at: int
     ignores_case: bool

@@ -11,7 +11,8 @@ from databus.expressions.errors import NotCompiledError
 from databus.expressions.text.patterns import Pattern
 from databus.expressions.text.values import Value, rowwise
 
-_GROUP = re.compile(r"\$(.?)(.?)", re.DOTALL)
+_REPLACEMENT = re.compile(r"(?:[^$\\]|\$[0-9](?![0-9]))*")
+_GROUP = re.compile(r"\$([0-9])")
 
 
 def matches(text: Value, pattern: Pattern) -> Value:
@@ -82,15 +83,7 @@ def python_replacement(text: str, pattern: Pattern) -> str:
     Raises:
         NotCompiledError: it uses names, a backslash, a group that is not there or stands under a quantifier.
     """
-    refused = NotCompiledError(f"the replacement {text[:40]!r}")
-    if "\\" in text:
-        raise refused
-    for digit, after in _GROUP.findall(text):
-        if (
-            not ("0" <= digit <= "9")
-            or after.isdigit()
-            or int(digit) > pattern.groups
-            or int(digit) in pattern.repeated
-        ):
-            raise refused
-    return _GROUP.sub(lambda found: f"\\g<{found[1]}>{found[2]}", text)
+    groups = {int(digit) for digit in _GROUP.findall(text)}
+    if not _REPLACEMENT.fullmatch(text) or groups & pattern.repeated or max(groups, default=0) > pattern.groups:
+        raise NotCompiledError(f"the replacement {text[:40]!r}")
+    return _GROUP.sub(r"\\g<\1>", text)

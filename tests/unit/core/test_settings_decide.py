@@ -26,8 +26,12 @@ KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "co
              "timeout": timedelta(seconds=5),
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
-              "ddl": True, "chunk_rows": 5, "profile": "at_least_once"}  # fmt: skip
-NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile"}
+              "ddl": True, "chunk_rows": 5, "profile": "at_least_once", "types": "debezium", "schemas": True, "topic_prefix": "x",
+              "decimal": "string", "bigint_unsigned": "precise", "binary": "hex", "headers": ("event_id",), "cloudevents": True,
+              "format": "avro", "registry_conn_id": "x"}  # fmt: skip
+OF_MESSAGES = {"types", "schemas", "topic_prefix", "decimal", "bigint_unsigned", "binary", "headers", "cloudevents", "format",
+               "registry_conn_id"}  # fmt: skip
+NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", *OF_MESSAGES}
 CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MysqlBinlog(conn_id="m", tables=("shop.*",)),

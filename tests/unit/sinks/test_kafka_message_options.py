@@ -57,7 +57,7 @@ def test_a_flow_whose_rows_go_through_spark_is_refused_by_name(options: dict[str
     ((name, value),) = options.items()
     (finding,) = lane_findings(Flow(name="f", source=source, sinks=(sink,), lane="spark"))
     assert finding.code == "lane_required"
-    assert f'{name}="{value}" needs the direct lane, and lane="spark"' in finding.message
+    assert f'{name}="{value}" needs rows as they are decoded: lane="spark"' in finding.message
     assert lane_findings(Flow(name="f", source=source, sinks=(Kafka(conn_id="k"),), lane="spark")) == []
 
 

@@ -127,7 +127,9 @@ class Kafka(MessageOptions):
                 else f"format={self.format!r} needs registry_conn_id, the connection of the schema registry"
             )
         if self.format != "json" and (self.envelope != "debezium" or self.types != "iso" or self.ddl):
-            raise ValueError(f"format={self.format!r} has envelope='debezium' only, types='iso', and no ddl")
+            raise ValueError(
+                f"format={self.format!r} has envelope='debezium' only, types='iso', and no schema changes (ddl)"
+            )
         return self
 
     @model_validator(mode="after")
@@ -154,9 +156,17 @@ class Kafka(MessageOptions):
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""
         found = super().stored()
-        if self.format == "json":
-            del found["format"], found["registry_conn_id"]
-        return found
+        envelope, of_registry = (
+            found.pop("envelope"),
+            {"format", "registry_conn_id"} if self.format == "json" else set(),
+        )
+        ordered: dict[str, Any] = {}
+        for name, value in found.items():
+            if name not in of_registry:
+                ordered[name] = value
+            if name == "topic":  # where it stood before messages had options of their own
+                ordered["envelope"] = envelope
+        return ordered
 
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - a topic's age changes nothing
         """Return whether a record that is too large stops a batch."""

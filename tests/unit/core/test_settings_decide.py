@@ -25,12 +25,11 @@ SINK = {"name": "other", "routes": ("x.*",)}
 KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "compression": "zstd",
              "timeout": timedelta(seconds=5),
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
+OF_MESSAGES = {"types": "debezium", "schemas": True, "topic_prefix": "x", "decimal": "string", "binary": "hex",
+               "bigint_unsigned": "precise", "headers": ("event_id",), "cloudevents": True, "format": "avro",
+               "registry_conn_id": "x"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
-              "ddl": True, "chunk_rows": 5, "profile": "at_least_once", "types": "debezium", "schemas": True, "topic_prefix": "x",
-              "decimal": "string", "bigint_unsigned": "precise", "binary": "hex", "headers": ("event_id",), "cloudevents": True,
-              "format": "avro", "registry_conn_id": "x"}  # fmt: skip
-OF_MESSAGES = {"types", "schemas", "topic_prefix", "decimal", "bigint_unsigned", "binary", "headers", "cloudevents", "format",
-               "registry_conn_id"}  # fmt: skip
+              "ddl": True, "chunk_rows": 5, "profile": "at_least_once", **OF_MESSAGES}  # fmt: skip
 NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", *OF_MESSAGES}
 CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (

@@ -156,13 +156,10 @@ class Kafka(MessageOptions):
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""
         found = super().stored()
-        envelope, of_registry = (
-            found.pop("envelope"),
-            {"format", "registry_conn_id"} if self.format == "json" else set(),
-        )
+        envelope = found.pop("envelope")
         ordered: dict[str, Any] = {}
         for name, value in found.items():
-            if name not in of_registry:
+            if (name, value) not in (("format", "json"), ("registry_conn_id", "")):
                 ordered[name] = value
             if name == "topic":  # where it stood before messages had options of their own
                 ordered["envelope"] = envelope

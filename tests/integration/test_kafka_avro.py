@@ -215,7 +215,7 @@ def test_what_keeps_spark_s_lane_is_refused_by_name(world: OneProcessWorld) -> N
     errors = [f for f in examine_flow(strict, world.connections) if f.level is Level.ERROR]
     assert [finding.code for finding in errors] == ["lane_required"]
     failing = shop.flow.model_copy(update={"checks": (NotNull("id", severity="fail"),)})
-    with pytest.raises(ConfigError, match=r'format="avro" needs the direct lane, and check not_null\(id\)'):
+    with pytest.raises(ConfigError, match=r'format="avro" needs rows as they are decoded: .*not_null\(id\)'):
         world.run(failing)
 
 

@@ -19,9 +19,9 @@ from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.provenance import constant, provenance
-from databus.rows.row_program import FILTERED, UNJUDGED, FatedRows, RowProgram
+from databus.rows.row_program import FILTERED, FatedRows, RowProgram
 from databus.rows.variant import arrow_schema
-from databus.rows.violation_bits import MARKS
+from databus.rows.violation_bits import MARKS, UNJUDGED
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""

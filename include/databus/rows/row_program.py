@@ -15,9 +15,6 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch, Transactions
 
-UNJUDGED = "unjudged"
-"""Column of the rows: why a filter cannot judge a row ("filter_lacks(amount)"), null where all could."""
-
 FILTERED = 4
 """Operation of a row that is left out, beside those of `TableBatch.op`."""
 

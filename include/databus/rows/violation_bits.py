@@ -5,4 +5,7 @@ from __future__ import annotations
 MARKS = "marks"
 """Name of the column that carries them: bit i stands for the flow's i-th row check."""
 
+UNJUDGED = "unjudged"
+"""Name of the column that says why a filter cannot judge a row ("filter_lacks(amount)"), null where all could."""
+
 MOST_CHECKS = 63

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
-from databus.runtime.direct.compilation import CompiledRows, TableProgram, table_program
 from databus.runtime.direct.row_checks import unmarked, without_rows
+
+if TYPE_CHECKING:
+    from databus.runtime.direct.compilation import CompiledRows, TableProgram
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ _last: tuple[Flow | None, Sequence[TableSchema], CompiledRows | str | None] = (N
 
 
 def _row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | str | None:
+    from databus.runtime.direct.compilation import CompiledRows
+
     programs: dict[int, TableProgram] = {}
     for schema, found in _programs(flow, planned.tables):
         if isinstance(found, str):
@@ -107,6 +111,11 @@ def _row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | str | None:
 
 def _programs(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
     """Yield each table with its program, None where it has none, or the reason why there cannot be one."""
+    if all(spec.by_table for spec in flow.transforms):  # no program: nothing that decodes is loaded
+        yield from ((schema, None) for schema in tables)
+        return
+    from databus.runtime.direct.compilation import table_program
+
     changes = without_rows(flow, tables)
     for schema in tables:
         try:

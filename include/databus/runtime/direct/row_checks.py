@@ -14,8 +14,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
-from databus.rows.row_program import UNJUDGED
-from databus.rows.violation_bits import MARKS, MOST_CHECKS
+from databus.rows.violation_bits import MARKS, MOST_CHECKS, UNJUDGED
 from databus.runtime.check import row_checks
 
 if TYPE_CHECKING:

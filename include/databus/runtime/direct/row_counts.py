@@ -17,8 +17,7 @@ from databus.core.events import Op, RowState
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
-from databus.rows.row_program import UNJUDGED
-from databus.rows.violation_bits import MARKS
+from databus.rows.violation_bits import MARKS, UNJUDGED
 from databus.runtime.check import row_checks
 from databus.runtime.counts import table_names
 from databus.runtime.direct.row_checks import held_rows, holding

@@ -54,7 +54,7 @@ FIRST_ROWS = 25_000
 """Rows of the first chunks beside a stream whose pace is not known."""
 
 STREAM_S = 1.0
-"""Seconds that a batch with chunks takes while the stream has rows: a change waits for two batches at most."""
+"""Seconds that the chunks of a batch take while the stream has rows: a change waits for two batches at most."""
 
 LEAST_ROWS = 1_000
 """Rows of the smallest chunks: what a batch costs at least would take over below them."""
@@ -70,7 +70,8 @@ class ChunkShare:
     """Share of a batch that chunks take, learned from how long the last batches took.
 
     A change that is logged while a batch is under way waits for that batch and for its own. While the stream has
-    rows, chunks are kept so small that a batch takes about STREAM_S; without any they grow to the flow's own bound.
+    rows, chunks are kept so small that they take about STREAM_S, beside what a batch takes with few rows; without any
+    they grow to the flow's own bound.
 
     Attributes:
         clock: seconds on a clock that never goes back.
@@ -81,6 +82,7 @@ class ChunkShare:
     _begun: float = field(default=0.0, init=False)
     _rows: int = field(default=0, init=False)
     _log_rows: int = field(default=0, init=False)
+    _fixed: float | None = field(default=None, init=False)
 
     def granted(self, bound: int) -> int:
         """Return how many rows the next chunks may have, `bound` at most; the batch begins now."""
@@ -104,8 +106,11 @@ class ChunkShare:
         if not log_rows:
             self._most = max(self._most, int(rows * _GROWS))
             return
-        # What the stream's own rows take is not made shorter by smaller chunks.
-        seconds = max(self.clock() - self._begun, 1e-3) * rows / (rows + log_rows)
+        # What the stream's own rows take, and a batch of none, is not made shorter by smaller chunks.
+        whole = max(self.clock() - self._begun, 1e-3)
+        if rows <= LEAST_ROWS * _GROWS:
+            self._fixed = whole if self._fixed is None else min(self._fixed, whole)
+        seconds = max((whole - (self._fixed or 0.0)) * rows / (rows + log_rows), 1e-3)
         fits = max(LEAST_ROWS, int(rows * min(_GROWS, max(_SHRINKS, STREAM_S / seconds))))
         if seconds <= STREAM_S:  # a table's last rows are few
             fits = max(fits, self._most)

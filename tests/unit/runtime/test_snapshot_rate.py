@@ -52,13 +52,15 @@ def test_a_chunk_that_was_larger_than_granted_is_made_up_for() -> None:
     assert rate.granted() == 50
 
 
-def _batches(share: ChunkShare, clock: Clock, count: int, rows_per_second: int, log_rows: int) -> list[float]:
+def _batches(
+    share: ChunkShare, clock: Clock, count: int, rows_per_second: int, log_rows: int, fixed: float = 0.3
+) -> list[float]:
     """Run batches of one server and machine; return how long each took."""
     took = []
     for _ in range(count):
         rows = share.granted(200_000)
         share.took(rows, log_rows)
-        seconds = 0.3 + (rows + log_rows) / rows_per_second
+        seconds = fixed + (rows + log_rows) / rows_per_second
         clock.now += seconds
         share.committed()
         took.append(seconds)
@@ -95,3 +97,11 @@ def test_a_table_s_last_rows_and_a_backlog_do_not_make_chunks_small() -> None:
     assert share.granted(200_000) >= before
     _batches(share, clock, 10, 60_000, 2_000_000)
     assert share.granted(200_000) >= before
+
+
+def test_what_a_batch_costs_with_few_rows_does_not_make_chunks_small() -> None:
+    clock = Clock()
+    share = ChunkShare(clock)
+    took = _batches(share, clock, 30, 60_000, 100, fixed=3.0)
+    assert share.granted(200_000) > 20_000
+    assert max(took[10:]) < 3.0 + 1.5 * STREAM_S

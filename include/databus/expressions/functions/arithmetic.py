@@ -31,6 +31,8 @@ def _binary(arguments: Arguments) -> Resolved:
         raise arguments.refused()
     left, right = arguments.types
     kind: str | None
+    if arguments.name == "/" and "string" in (left, right) and {left, right} & {*INTEGERS}:
+        raise arguments.refused("a string beside an integer is one, too")
     if kind := promoted(left, right):
         left = right = kind
     if not all(each == VOID or is_number(each) for each in (left, right)):

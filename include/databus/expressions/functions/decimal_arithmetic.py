@@ -44,7 +44,9 @@ def decimal_call(arguments: Arguments, left: str, right: str) -> Resolved:
     # Not Arrow's division: of long divisors its quotients are wrong (9 / 1084202172.4855044341, pyarrow 26).
     if name == "/":
         scale = max(_LEAST_SCALE, s1 + p2 + 1)
-        digits, scale = _adjusted(p1 - s1 + s2 + scale, scale)
+        digits = p1 - s1 + s2 + scale
+        if digits > MAX_DIGITS:
+            raise arguments.refused("a quotient that Spark rounds twice")
         kernel = partial(by_row, partial(_quotient, scale), digits, scale, "DIVIDE_BY_ZERO")
         return Resolved(decimal(digits, scale), kinds, kernel, reads="reversed")
     if name in ("%", "mod") and p1 - s1 + s2 <= MAX_DIGITS:

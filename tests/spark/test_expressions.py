@@ -58,6 +58,7 @@ def test_operators_of_every_pair_of_types(ours: Any, fast: Any, step: int) -> No
     assert len(found.compared) > 900 // step, found.refused
 
 
+@pytest.mark.timeout(5400)
 @pytest.mark.parametrize(("count", "rows"), [(120, 40), (5_000, 200)])
 def test_random_expressions(ours: Any, fast: Any, count: int, rows: int) -> None:
     table = nasty(rows, seed=2)

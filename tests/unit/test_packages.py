@@ -36,6 +36,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "checks": ("spark",),
     "core": ("spark",),
     "expressions": ("spark",),
+    "formats": ("spark",),
     "kafka": ("kafka",),
     "ops": ("lineage", "quality", "spark"),
     "records": ("lineage", "postgres", "quality"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from databus import DropColumns, Filter, Flow, Hash, KafkaTopics, Mask, Mirror, MirrorTopics, RenameColumns, Route
-from databus.core.flow_specs import TransformSpec
 from databus.core.errors import ConfigError, SinkSettingError
+from databus.core.flow_specs import TransformSpec
 from databus.registry import flow_from_json
 from databus.runtime.direct.lane import may_be_direct
 from databus.runtime.direct.required import lane_findings, require_lane

@@ -33,7 +33,7 @@ def require_lane(flow: Flow, planned: SourcePlan) -> None:
     """
     from databus.runtime.direct.lane import is_direct
 
-    for error in _raw_errors(flow):
+    for error in raw_record_errors(flow):
         raise error
     if any(spec.needs_direct_lane() for spec in flow.sinks) and (
         _looks_at_values(flow) or not is_direct(flow, planned)
@@ -49,10 +49,11 @@ def lane_findings(flow: Flow) -> list[Finding]:
     from databus.runtime.direct.lane import may_be_direct
 
     fits = may_be_direct(flow) and not _looks_at_values(flow)
-    return [Finding.of("lane", error) for error in (*_raw_errors(flow), *(() if fits else _errors(flow)))]
+    return [Finding.of("lane", error) for error in (*raw_record_errors(flow), *(() if fits else _errors(flow)))]
 
 
-def _raw_errors(flow: Flow) -> Iterator[ConfigError]:
+def raw_record_errors(flow: Flow) -> Iterator[ConfigError]:
+    """Yield an error for each transform that is to change raw records, which are handed on byte for byte."""
     for spec in flow.sinks:
         for transform in flow.transforms:
             if spec.takes_raw_records and not _routes_only(transform):

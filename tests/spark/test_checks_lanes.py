@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from databus import Flow, HashPartition, MysqlBinlog, Noop
+from databus import DropColumns, Flow, HashPartition, Mock, MysqlBinlog, Noop, RenameColumns
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.checks.accepted_values import AcceptedValues
+from databus.checks.decodable import Decodable
 from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValues, TextLength, is_shared
 from databus.checks.in_range import InRange
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
+from databus.core.flow_specs import TransformSpec
 from databus.rows.emit import emit
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.image_form import json_form
@@ -23,6 +26,7 @@ from databus.rows.murmur2 import murmur2
 from databus.rows.violation_bits import MARKS
 from databus.rows.violations import ImageMarks
 from databus.runtime.check import check, row_checks
+from databus.runtime.direct.row_checks import image_marks
 from databus.sources.mysql.row_filters import RowFilters
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.spark.test_direct_lane import TYPES, changes, value
@@ -156,3 +160,39 @@ def test_both_lanes_hold_back_what_a_row_filter_could_not_judge(
     there = {n for n in range(3, 30) if murmur2(f'{{"v":"v{n}"}}'.encode()) % 2**31 % 3 == 1}
     assert held == {0, 1, 2, *range(3, 30)} - there
     assert {states[n] for n in there} == {"dispatched"}
+
+
+@pytest.mark.parametrize(
+    "specs", [(), (RenameColumns({"w": "n"}),), (DropColumns("w"),)], ids=["as_is", "renamed", "dropped"]
+)
+@pytest.mark.parametrize("tables", [("*",), ("shop.t",)], ids=["every", "named"])
+def test_both_lanes_hold_back_what_is_not_decodable(
+    changes_of: Callable[..., FrameChanges], specs: tuple[TransformSpec, ...], tables: tuple[str, ...]
+) -> None:
+    from pyspark.sql import functions as f
+
+    bad = Unrepresentable(b"\xff")
+    rows: list[tuple[Any, Any]] = [
+        (None, {"id": 1, "w": bad}),
+        (None, {"id": 2, "w": "a"}),
+        ({"id": 3, "w": bad}, None),
+    ]
+    rows += [({"id": 4, "w": bad}, {"id": 4, "w": "a"}), ({"id": 5, "w": "a"}, {"id": 5, "w": bad})]
+    found = batch(table("shop.t", {"id": "int", "w": "text"}), rows)
+    flow = Flow(
+        name="f", source=Mock(rows=1), transforms=specs, checks=(Decodable("w", tables=tables),), sinks=(Noop(),)
+    )
+
+    view = changes_of(found)
+    for spec in specs:
+        view = spec.apply(view)  # type: ignore[assignment] # the only implementation
+    checked = check(flow, view, f.lit(True)).where("state = 'quarantined'").select("key", "violations").collect()
+    form = json_form({}, image_marks(flow, SimpleNamespace(tables=(found.schema,))))  # type: ignore[arg-type] # as much as it reads
+    direct = pa.Table.from_batches(emit(found, transactions(1), "srv", form)).to_pylist()
+
+    assert (
+        {bytes(row.key) for row in checked}
+        == {row["key"] for row in direct if row[MARKS]}
+        == {b'{"id":1}', b'{"id":5}'}
+    )
+    assert {name for row in checked for name in row.violations} == {flow.checks[0].check_name}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from databus import Flow, KafkaTopics, Mirror, MirrorTopics
+from databus import DropColumns, Filter, Flow, Hash, KafkaTopics, Mask, Mirror, MirrorTopics, RenameColumns, Route
+from databus.cli.main import app
 from databus.core.errors import ConfigError, SinkSettingError
+from databus.core.flow_specs import TransformSpec
+from databus.ops.runs.preview import _lanes
 from databus.registry import flow_from_json
 from databus.runtime.direct.lane import may_be_direct
+from databus.runtime.direct.required import lane_findings, require_lane
 
 
 def mirror(**options: Any) -> Flow:
@@ -104,3 +110,35 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> N
 def test_large_records_of_a_mirror_are_too_larges_alone() -> None:
     with pytest.raises(ConfigError, match="too_large says what becomes of records that are too large, not on_reject"):
         MirrorTopics(conn_id="west", source_conn_id="east", on_reject="fail")
+
+
+@pytest.mark.parametrize(
+    "spec", [Filter("key IS NULL"), Mask("value"), Hash("value"), DropColumns("value"), RenameColumns({"value": "v"})]
+)
+def test_a_transform_of_raw_records_is_refused_by_name(spec: TransformSpec) -> None:
+    flow = Flow(name="m", source=mirror().source, transforms=(Route({"*": "r"}), spec), sinks=mirror().sinks)
+    said = f"flow m, sink mirror: a mirror hands records on byte for byte, and transform {spec.label()} would"
+
+    (finding,) = lane_findings(flow)
+    assert finding.message.startswith(said)
+    with pytest.raises(ConfigError) as refused:
+        require_lane(flow, None)  # type: ignore[arg-type] # no table is asked
+    assert refused.value.message == finding.message
+    assert _lanes(flow, ()) == {"*": f"none: {finding.message}"}
+
+
+def test_validate_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "from databus import DropColumns, Flow, Mirror\n"
+        "made = Mirror(name='m', source_conn_id='a', target_conn_id='b', topics='t')\n"
+        "flow = Flow(name='f', source=made.source, transforms=(DropColumns('value'),), sinks=made.sinks)\n"
+        "del made\n"
+    )
+    told = CliRunner().invoke(app, ["flows", "validate", "--dags", str(tmp_path), "-o", "json"])
+    assert told.exit_code == 2
+    assert "a mirror hands records on byte for byte, and transform drop value would" in told.stdout
+
+
+def test_a_route_of_raw_records_is_none_of_these() -> None:
+    flow = Flow(name="m", source=mirror().source, transforms=(Route({"*": "r"}),), sinks=mirror().sinks)
+    assert lane_findings(flow) == []

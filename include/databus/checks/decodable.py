@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,10 +12,11 @@ from databus.core.flow import Flow
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
-from databus.rows.frames.fields import Field, fields_of
+from databus.rows.frames.fields import Field, fields_of, sql_string
 from databus.rows.frames.selection import EVERY_TABLE
 
 if TYPE_CHECKING:
+    from databus.core import protocols
     from databus.rows.violations import ColumnValues, Mask
 
 
@@ -37,10 +39,28 @@ class Decodable(RowCheck):
         """Return the reason."""
         return (self.reason,) if self.reason else ()
 
-    def violated_when(self, field: Field) -> str:
+    def violation(self, changes: protocols.Changes) -> Any:
+        """Return a boolean Column, never NULL, true where a row is flagged so: flags stay, whatever transforms do."""
+        from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+        if not isinstance(changes, FrameChanges):
+            raise ConfigError(f"{self.check_name} needs the typed view of rows, got {type(changes).__name__}")
+        flagged = F.coalesce(F.expr(self._flagged()), F.lit(False))
+        looked_at = F.coalesce(F.col("op").isin(*self.ops) & ~F.col("filtered"), F.lit(False))
+        return looked_at & changes.per_table(lambda s: flagged if self.applies_to(s.full_name) else None, False)
+
+    def violated_when(self, field: Field) -> str:  # noqa: ARG002 - flags name the source's columns
         """Flagged so."""
-        flags = ", ".join("'" + f"after.{field.source}:{reason}".replace("'", "\\'") + "'" for reason in self._reasons)
-        return f"arrays_overlap(flags, array({flags}))"
+        return self._flagged()
+
+    def _flagged(self) -> str:
+        """Return SQL that is true where a row's flags name the column at the source."""
+        flags = (sql_string(f"{image}.{self.column}:{reason}") for image, reason in self._flags())
+        return f"arrays_overlap(flags, array({', '.join(flags)}))"
+
+    def _flags(self) -> Iterator[tuple[str, str]]:
+        """Yield image and reason of the flags that violate."""
+        yield from (("after", reason) for reason in self._reasons)
 
     def violated_by(self, values: ColumnValues) -> Mask:
         """Flagged so."""
@@ -89,10 +109,8 @@ class RowFilterLacks(Decodable):
     kind: ClassVar[str] = "row_filter_lacks"
     ops: ClassVar[tuple[str, ...]] = ("c", "u", "r", "d")
 
-    def violated_when(self, field: Field) -> str:
-        """Flagged so, in either image."""
-        flags = (f"{image}.{field.source}:unjudged".replace("'", "\\'") for image in ("before", "after"))
-        return "arrays_overlap(flags, array({}))".format(", ".join(f"'{flag}'" for flag in flags))
+    def _flags(self) -> Iterator[tuple[str, str]]:
+        yield from (("before", "unjudged"), ("after", "unjudged"))
 
     def violated_by(self, values: ColumnValues) -> Mask:
         """Flagged so."""

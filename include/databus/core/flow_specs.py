@@ -291,12 +291,14 @@ class SinkSpec(Spec):
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
         needs_key: whether it refuses rows of tables without a primary key.
         idempotent: whether a part of a batch that was written for nothing does no harm.
+        takes_raw_records: whether it writes records byte for byte, so that no transform can change them.
     """
 
     direct: ClassVar[bool] = False
     newest_by_place: ClassVar[bool] = False
     needs_key: ClassVar[bool] = False
     idempotent: ClassVar[bool] = False
+    takes_raw_records: ClassVar[bool] = False
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)

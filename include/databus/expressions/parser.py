@@ -41,6 +41,8 @@ def parse(text: str) -> Tree:
     Raises:
         NotCompiledError: not of the grammar that is compiled, or read differently by the parser of Spark's lane.
     """
+    if "${" in text:  # variables of a session that has their substitution on
+        raise NotCompiledError("a text with ${")
     tree = _Parser(lexemes(text)).whole()
     try:
         names = {(found.name, found.image) for found in parse_expression(text).identifiers}

@@ -58,7 +58,11 @@ class ImageForm:
         values: form of the values, also in keys; None for the usual one.
         plain: writes the images with values in the usual form beside, for rows that a check holds back; None for none.
         keys: makes the encoder of the keys, where they are not those of `values`; None for none.
-        program: what transforms do with values and rows; None for flows whose transforms look at none.
+        program: what transforms do with values and rows; None for flows whose transforms look at none. It goes with
+            the usual form alone: others would show what it replaces.
+
+    Raises:
+        TypeError: a program is given, and `values`, `plain` or `keys` with it.
     """
 
     kind: pa.DataType
@@ -70,6 +74,11 @@ class ImageForm:
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
     program: RowProgram | None = None
+
+    def __post_init__(self) -> None:
+        others = (self.values, self.plain, self.keys)
+        if self.program is not None and any(other is not None for other in others):
+            raise TypeError("a program with values, plain images or keys, which would show the values it replaces")
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,9 @@ def json_form(
         program: what transforms do with values and rows.
         values: form of the values, where no program is. Rows then have the column `form_key`, and where there are
             marks the columns `plain_before` and `plain_after`.
+
+    Raises:
+        TypeError: both a program and a form of the values are given.
     """
     plain = partial(json_images.encode, columns=columns)
     return ImageForm(

@@ -41,8 +41,8 @@ class Hash(ColumnsTransform):
         return changes
 
     def compilable(self) -> bool:
-        """Return true: it replaces values by SQL of their text."""
-        return True
+        """Return true, since it replaces values by SQL of their text; but of a subclass, which may do more."""
+        return type(self) is Hash
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: each value comes from the one it replaces."""

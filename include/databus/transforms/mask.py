@@ -58,8 +58,8 @@ class Mask(ColumnsTransform):
         return changes
 
     def compilable(self) -> bool:
-        """Return true: it replaces values by SQL of their text."""
-        return True
+        """Return true, since it replaces values by SQL of their text; but of a subclass, which may do more."""
+        return type(self) is Mask
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: each value comes from the one it replaces."""

@@ -40,6 +40,11 @@ def test_every_expression_gives_sparks_values(spark: Any) -> None:
     assert len(found.compared) > _COMPARED
 
 
+def test_a_text_that_names_a_variable_is_the_text(ours: Any) -> None:
+    (row,) = ours.sql("SELECT '${spark.sql.ansi.enabled}' AS text").collect()
+    assert row.text == "${spark.sql.ansi.enabled}"
+
+
 def test_scripts_with_cases_are_mapped_as_spark_does(ours: Any) -> None:
     cased = [*range(0x80, 0x600), *range(0x10A0, 0x1400), *range(0x1C80, 0x2190), *range(0xA640, 0xABC0)]
     assert differ(ours, OF_CODE_POINTS, _rows([*cased, *range(0x10400, 0x10600)])).differences == []

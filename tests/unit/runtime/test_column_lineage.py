@@ -24,6 +24,7 @@ from databus import (
     Route,
     Truncate,
 )
+from databus.checks.decodable import Decodable
 from databus.core.flow_specs import TransformSpec
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.plan import SourcePlan
@@ -176,6 +177,17 @@ def test_what_leaves_rows_out_at_the_source_and_in_quality_is_told() -> None:
         FieldLineage("", "email", (ColumnStep("check not_null(mail)@shop.orders"),)),
     )
     assert [f.column for f in items.filters] == ["order_id", "line"]
+
+
+@pytest.mark.parametrize("spec", [RenameColumns({"email": "mail"}), DropColumns("email")])
+@pytest.mark.parametrize("tables", [("*",), ("shop.orders",)])
+def test_what_is_not_decodable_holds_rows_back_by_the_source_s_column(
+    spec: TransformSpec, tables: tuple[str, ...]
+) -> None:
+    check = Decodable("email", tables=tables)
+    orders, items = lineage(spec, tables=(ORDERS, ITEMS), checks=(check,))
+    assert orders.filters == (FieldLineage("", "email", (ColumnStep(f"check {check.check_name}"),)),)
+    assert items.filters == ()
 
 
 def test_a_transform_that_does_not_tell_makes_it_unknown() -> None:

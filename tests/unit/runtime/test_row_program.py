@@ -18,6 +18,7 @@ from databus.checks.decodable import Decodable
 from databus.core.errors.source import DecodeError
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.expressions.errors import ExpressionError
+from databus.formats.debezium_values import DebeziumValues
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.violation_bits import MARKS
@@ -216,6 +217,21 @@ class OwnFilter(Filter):
         return changes
 
 
+class OwnFate(Filter):
+    """A filter that overrides what no method of the base names."""
+
+    def _fate(self, changes: Any, schema: Any) -> str:
+        return "'f'"
+
+
+class OwnMask(Mask):
+    """A mask that does more."""
+
+
+class OwnHash(Hash):
+    """A hash that does more."""
+
+
 @pytest.mark.parametrize(
     ("specs", "why"),
     [
@@ -224,6 +240,10 @@ class OwnFilter(Filter):
         ((Filter("id"),), "Spark, because filter 'id': a condition of type int is not compiled"),
         ((Hash("f"),), "Spark, because the new value of f: "),
         ((OwnFilter("v > 5"),), "Spark, because transform filter v > 5 is applied by Spark alone"),
+        ((OwnFate("v > 5"),), "Spark, because transform filter v > 5 is applied by Spark alone"),
+        ((OwnMask("w"),), "Spark, because transform mask w is applied by Spark alone"),
+        ((OwnHash("w"),), "Spark, because transform hash w is applied by Spark alone"),
+        ((Filter("w = '${v}'"),), "Spark, because filter \"w = '${v}'\": a text with ${ is not compiled"),
     ],
 )
 def test_the_lane_of_a_table_says_why(specs: tuple[TransformSpec, ...], why: str) -> None:
@@ -249,3 +269,10 @@ def test_decimals_are_written_without_exponent_and_trailing_zeros() -> None:
 
     assert decimal_text(array).to_pylist() == ["0", "0.000000001", "-1.5", "100", "99999999.123456789"]
     assert decimal_text(pa.array(["100", "-20"]).cast(pa.decimal128(9, 0))).to_pylist() == ["100", "-20"]
+
+
+def test_a_program_goes_with_no_other_form_of_values() -> None:
+    program = row_program(flow_of(Mask("w")), planned(T))
+    assert json_form({}, None, program).program is program
+    with pytest.raises(TypeError, match="would show the values it replaces"):
+        json_form({}, None, program, values=DebeziumValues())

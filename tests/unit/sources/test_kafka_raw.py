@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -146,7 +147,7 @@ def test_slices_and_filters_keep_records_whole() -> None:
     assert (kept.num_rows, kept.offsets.tolist(), list(kept.keys)) == (4, [0, 2, 4, 6], [b"0", b"2", b"4", b"6"])
 
 
-def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> RawRecordTask:
+def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None, **changed: Any) -> RawRecordTask:
     records = {p: [message(o, p) for o in range(p + 1)] for p in range(5)}
     pieces = (split(monkeypatch, records),)
     flow = Mirror(name="m", source_conn_id="east", target_conn_id="west", topics="t", policy="prefix")
@@ -159,7 +160,7 @@ def task(monkeypatch: pytest.MonkeyPatch, slots: int, marks: Any = None) -> RawR
         flow, planned, pieces, {}, marks, (Taker(("*",), frozenset("c")),), 0, False, encoder, Consuming()
     )
     assert isinstance(made, RawRecordTask)
-    return made
+    return replace(made, **changed)
 
 
 class Consuming:
@@ -188,6 +189,12 @@ def test_slots_read_their_own_partitions_and_together_all(monkeypatch: pytest.Mo
 def test_row_checks_cannot_look_into_raw_records(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="row checks cannot look into raw records"):
         task(monkeypatch, 1, marks=object()).encode(0)
+
+
+@pytest.mark.parametrize("changed", [{"program": object()}, {"columns": {0: (("value", "v"),)}}])
+def test_transforms_cannot_change_raw_records(monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="transforms cannot change raw records"):
+        task(monkeypatch, 1, **changed).encode(0)
 
 
 def test_routes_decide_what_is_dispatched() -> None:

@@ -22,6 +22,7 @@ from databus.ops.health.distance import rests
 from databus.runtime.beside.look import look
 from databus.runtime.context import Services
 from databus.runtime.direct.reasons import table_lanes
+from databus.runtime.direct.required import raw_record_errors
 from databus.runtime.routing import outputs_of
 
 
@@ -83,6 +84,8 @@ def preview(flow: Flow, services: Services) -> Preview:
 
 
 def _lanes(flow: Flow, tables: Sequence[TableSchema]) -> dict[str, str]:
+    for error in raw_record_errors(flow):
+        return {"*": f"none: {error.message}"}
     try:
         return {lane.table or "*": str(lane) for lane in table_lanes(flow, tables)}
     except DatabusError as error:

@@ -58,6 +58,11 @@ class RawRecordTask(DirectTask):
                 f"flow {self.flow.name}: row checks cannot look into raw records",
                 hint="Leave the checks out, or use a flow of KafkaTopics and Kafka without raw=True.",
             )
+        if self.program is not None or self.columns:
+            raise ConfigError(
+                f"flow {self.flow.name}: transforms cannot change raw records",
+                hint="Leave the transforms out, or use a flow of KafkaTopics and Kafka without raw=True.",
+            )
         encoder = cast("RawRecordEncoder", self.encoder)
         owns = partial(_owns, encoder, slot)
         for split in cast("Sequence[RawRecordSplit]", self.splits):

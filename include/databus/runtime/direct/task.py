@@ -115,8 +115,14 @@ class DirectTask:
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yield the splits' rows with their images in the encoder's form."""
+        values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
+        if self.program is not None and (values is not None or isinstance(self.encoder, ImageEncoder)):
+            raise SinkSettingError(
+                f"sink {self.flow.sinks[self.mine].sink_name}: it takes images in a form of its own, in which the "
+                "flow's transforms cannot filter rows and replace values",
+                hint='Take out the transforms that look at values, or let the sink take JSON (format="json").',
+            )
         if not isinstance(self.encoder, ImageEncoder):
-            values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
             told = {} if values is None else {"values": values}
             for split in self.splits:
                 yield from split.read_text(self.columns, self.marks, *self._program, **told)

@@ -28,6 +28,11 @@ SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "false",
+    # Not its default: with it the text "${x}" is replaced before it is read, by a setting or by nothing.
+    "spark.sql.variable.substitute": "false",
     # It replaces a shuffle without rows by nothing, and with it what `observe` counted before the filter: a batch whose
     # rows are all held back or filtered would count as not read.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",

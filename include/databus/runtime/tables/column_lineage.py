@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from databus.checks.decodable import RowFilterLacks
+from databus.checks.decodable import Decodable, RowFilterLacks
 from databus.checks.row_check import RowCheck
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
@@ -89,7 +89,8 @@ class _Walk:
         for check in row_checks(flow):
             # What a row filter is in want of was reported with the filter.
             if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, RowFilterLacks):
-                for table in self._changes.tables:
+                # Decodable looks at columns of the source, the others at what the transforms leave.
+                for table in tables if isinstance(check, Decodable) else self._changes.tables:
                     self._judged(f"check {check.check_name}", table, check.source_columns(self._changes, table))
 
     def fields(self, sink: SinkSpec, table: TableSchema) -> Iterator[FieldLineage]:

@@ -79,6 +79,7 @@ class MirrorTopics(Kafka):
     """
 
     kind: ClassVar[str] = "kafka_mirror"
+    takes_raw_records: ClassVar[bool] = True
     without_effect: ClassVar[frozenset[str]] = Kafka.without_effect | {
         "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
         "max_bytes_per_s", "heartbeat",

@@ -231,6 +231,9 @@ def test_a_value_in_another_form_is_not_computed_from(changes_of: Build) -> None
     # What a Cast has made NULL, as it was asked, is none of these any more; what is not read holds nothing.
     assert causes(Cast(day="date", on_failure="null"), AddColumn(none="day IS NULL"), DropColumns("raw")) == {}
     assert after(apply(changes, AddColumn(long="length(name)")))[4]["long"] == 6
+    # A filter that goes by the value leaves no such row out.
+    judged = apply(changes, AddColumn(long="length(name)"), Filter("long > 100"))
+    assert [each.unjudged for each in judged.rows.where("NOT filtered").collect()] == ["add_column(long)"]
     # No error of an expression or function comes from such a value.
     assert result(apply(changes, AddColumn(n2="length(name) / (length(name) - 4)")))[0][0]["n2"] is None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from databus.binlog.segments.large_values import LargeValueReference
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.rows.frames.changes import FrameChanges
@@ -19,6 +20,7 @@ from databus.runtime.spark.errors import engine_errors
 from databus.testing.table_batches import Unrepresentable, batch, table
 from databus.transforms.add_column import AddColumn
 from databus.transforms.cast import Cast
+from databus.transforms.drop import DropColumns
 from databus.transforms.extract import Extract
 from databus.transforms.filter import Filter
 from databus.transforms.hash import Hash
@@ -195,6 +197,45 @@ def test_text_is_cut_to_characters_and_bytes_to_bytes(changes_of: Build) -> None
     assert (before["name"], before["raw"]) == ("Zoë 😀", "/wA=")
     assert (image["name"], image["raw"]) == (None, "")
     assert [c.type for c in made.tables[0].columns if c.name in ("name", "raw")] == ["varchar(40)", "blob"]
+
+
+def test_a_value_in_another_form_is_not_computed_from(changes_of: Build) -> None:
+    claim = Unrepresentable(LargeValueReference('{"a":{"b":"segment"}}'))
+    rows = [
+        (row(1, name=Unrepresentable(b"\xff\xfe12")), row(1)),
+        (None, row(2, doc=claim)),
+        (None, row(3, raw=claim)),
+        (None, row(4, day=Unrepresentable("0000-00-00"))),
+        (None, row(5)),
+        (None, row(6, doc=claim, name=None)),
+    ]
+    changes = changes_of(batch(ORDERS, rows))
+
+    def causes(*specs: TransformSpec) -> dict[int, str]:
+        found = result(apply(changes, *specs))
+        return {number: cause for number, (_, _, cause) in enumerate(found, 1) if cause}
+
+    assert causes(Truncate({"name": 2, "raw": 3})) == {1: "truncate(name)", 3: "truncate(raw)"}
+    assert causes(Cast(name="binary", day="string")) == {1: "cast(name)", 4: "cast(day)"}
+    assert causes(Cast({"name": "string", "doc": "string", "day": "string"}, on_failure="null")) == {
+        1: "cast(name)", 2: "cast(doc)", 6: "cast(doc)",
+    }  # fmt: skip
+    assert causes(Extract("doc", path="$.a.b", into="city")) == {2: "extract(city)", 6: "extract(city)"}
+    assert causes(Lookup("name", {"x": "y"}, into="word")) == {1: "lookup(word)"}
+    added = AddColumn(long="length(name)", none="day IS NULL", size="length(doc)")
+    assert causes(added) == {n: f"add_column({c})" for n, c in {1: "long", 2: "size", 4: "none", 6: "size"}.items()}
+    upper = PythonFunction("pyarrow.compute:utf8_upper", inputs=("name",), into="name")
+    assert causes(RenameColumns({"name": "word"}), RenameColumns({"word": "name"}), upper) == {
+        1: "python_function(name)"
+    }
+    # What a Cast has made NULL, as it was asked, is none of these any more; what is not read holds nothing.
+    assert causes(Cast(day="date", on_failure="null"), AddColumn(none="day IS NULL"), DropColumns("raw")) == {}
+    assert after(apply(changes, AddColumn(long="length(name)")))[4]["long"] == 6
+    # A filter that goes by the value leaves no such row out.
+    judged = apply(changes, AddColumn(long="length(name)"), Filter("long > 100"))
+    assert [each.unjudged for each in judged.rows.where("NOT filtered").collect()] == ["add_column(long)"]
+    # No error of an expression or function comes from such a value.
+    assert result(apply(changes, AddColumn(n2="length(name) / (length(name) - 4)")))[0][0]["n2"] is None
 
 
 def test_a_value_inside_json_becomes_a_column(changes_of: Build) -> None:

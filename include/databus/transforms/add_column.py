@@ -10,7 +10,7 @@ from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computing import computed, image_expression, inputs_of, require_name, with_added
 from databus.rows.frames.selection import selected
-from databus.transforms.table_transform import TableTransform, by_column
+from databus.transforms.table_transform import TableTransform, by_column, given_by_column
 
 if TYPE_CHECKING:
     from databus.core import protocols
@@ -39,9 +39,8 @@ class AddColumn(TableTransform):
 
     columns: dict[str, str] = Field(min_length=1)
 
-    def __init__(self, columns: dict[str, str] | None = None, /, **options: Any):
-        if columns is not None:
-            options["columns"] = columns
+    def __init__(self, *columns: dict[str, str], **options: Any):
+        options = given_by_column(type(self).__name__, columns, options, 'total="price * quantity"')
         super().__init__(**by_column(options, type(self).option_names()))
 
     @field_validator("columns")

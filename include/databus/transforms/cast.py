@@ -8,12 +8,13 @@ from pydantic import Field, field_validator
 
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.flags import INVALID_DATE
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computed import spark_type_named
 from databus.rows.frames.computing import computed, image_expression, quoted, with_computed
 from databus.rows.frames.held import with_failures_held
 from databus.rows.frames.selection import EVERY_TABLE, columns_of
-from databus.transforms.table_transform import TableTransform, by_column
+from databus.transforms.table_transform import TableTransform, by_column, given_by_column
 
 if TYPE_CHECKING:
     from databus.core import protocols
@@ -30,7 +31,8 @@ class Cast(TableTransform):
             smallint, int, bigint, float, double, decimal(p,s), boolean, string, binary, date, timestamp (an instant)
             and timestamp_ntz. For all tables ("*") those without the column pass unchanged.
         on_failure: "hold" (default): a row with a value that the type cannot hold, as 'abc' for an int or a zero date,
-            is held back as "cast(column)"; "null": the value becomes NULL.
+            is held back as "cast(column)"; "null": the value becomes NULL. A row with a value that is flagged as
+            undecodable, claimed or partial is held back in either case.
     """
 
     kind: ClassVar[str] = "cast"
@@ -38,9 +40,8 @@ class Cast(TableTransform):
     columns: dict[str, str] = Field(min_length=1)
     on_failure: Literal["hold", "null"] = "hold"
 
-    def __init__(self, columns: dict[str, str] | None = None, /, **options: Any):
-        if columns is not None:
-            options["columns"] = columns
+    def __init__(self, *columns: dict[str, str], **options: Any):
+        options = given_by_column(type(self).__name__, columns, options, 'amount="double"')
         super().__init__(**by_column(options, type(self).option_names()))
 
     @field_validator("columns")
@@ -75,6 +76,10 @@ class Cast(TableTransform):
     def label(self) -> str:
         """Return columns and types."""
         return "cast " + ", ".join(f"{name} to {spark_type}" for name, spark_type in self.columns.items())
+
+    def _flags_taken(self) -> tuple[str, ...]:
+        """Return that of dates which no calendar has, where what fails is to be NULL."""
+        return (INVALID_DATE,) if self.on_failure == "null" else ()
 
     def _cast(self, changes: FrameChanges, schema: TableSchema, name: str, spark_type: str) -> FrameChanges:
         cast = image_expression(f"try_cast({quoted(name)} AS {spark_type})")

@@ -112,8 +112,11 @@ class Filter(TableTransform):
             as_insert=changes.bind(parsed, schema, what, as_op=Op.CREATE),
             lacked=lacking(judged, "before"),
         )
-        kept = changes.bind(parsed, schema, what)
-        return fate(kept, lacking(judged, "row"), crossing if self.leaving == "delete" else None)
+        kept, lacks = changes.bind(parsed, schema, what), lacking(judged, "row")
+        named = (changes.field(found.name, schema) for found in parsed.identifiers)
+        if any(field is not None and field.computed is not None for field in named):
+            lacks = f"({lacks} OR `unjudged` IS NOT NULL)"  # such a value may be NULL for what the row is held for
+        return fate(kept, lacks, crossing if self.leaving == "delete" else None)
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: a filter changes no column."""

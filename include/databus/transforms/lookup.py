@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.errors.batch import TransformError
 from databus.core.errors.config import ConfigError
 from databus.core.spec import at_caller
+from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computed import spark_type_named
@@ -39,7 +40,8 @@ class Lookup(TableTransform):
     """Add the value that a small table has for a column's value: `Lookup("country", {"de": "Germany"}, into="name")`.
 
     It is added in `before` and `after`. A NULL key gives NULL; an image without the key column lacks the added one.
-    Keys are compared as text, byte by byte: whole numbers as "7", dates as "2024-01-31", booleans as "true".
+    Keys are compared as text, byte by byte: whole numbers as "7" (a TINYINT(1) too), dates as "2024-01-31", booleans as
+    "true". A key that no value of the column can equal is refused.
 
     The table is part of the flow's definition: it is read when the DAG file is, up to 64 KiB as JSON. A changed table
     counts for batches that are planned from then on. `Lookup.of_csv("country", text, key="code", value="name",
@@ -83,7 +85,7 @@ class Lookup(TableTransform):
         Raises:
             ConfigError: the text lacks a column, a key comes twice, or an option is bad.
         """
-        rows = csv.DictReader(io.StringIO(text, newline=""))
+        rows = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
         lacking = [name for name in (key, value) if name not in (rows.fieldnames or ())]
         if lacking:
             known = ", ".join(rows.fieldnames or ()) or "none"
@@ -92,6 +94,11 @@ class Lookup(TableTransform):
             )
         values: dict[str, str] = {}
         for row in rows:
+            if None in row or None in row.values():
+                raise ConfigError(
+                    at_caller(f"Lookup: line {rows.line_num} of the CSV text has not as many fields as its header"),
+                    hint="Correct the line: a value with a comma or a line break stands in quotes.",
+                )
             if row[key] in values:
                 raise ConfigError(
                     at_caller(f"Lookup: the CSV text has the key {row[key]!r} twice"), hint="Leave one of the rows."
@@ -104,6 +111,9 @@ class Lookup(TableTransform):
     def _have_keys_as_text(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
+        wrong = [key for key in value if not isinstance(key, str | int) and type(key) is not date]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no key: texts, whole numbers, booleans and dates are")
         keyed = {(str(k).lower() if isinstance(k, bool) else str(k)): v for k, v in value.items()}
         if len(keyed) < len(value):
             raise ValueError("two keys are the same text")
@@ -154,6 +164,7 @@ class Lookup(TableTransform):
                     hint=f"Add a column with CAST({name} AS …) before it and look that up: {', '.join(_KEYS)}.",
                     code="lookup_key",
                 )
+            self._refuse_other_keys(schema, name, kind)
             value = computed(changes, schema, self._found(name), self.label(), self.type)
             changes = with_added(changes, schema, self.into, value, self.label())
             keys[schema.schema_id] = [(name, self.into)]
@@ -171,6 +182,18 @@ class Lookup(TableTransform):
         """Return key, name and size of the table."""
         return f"lookup {self.column} into {self.into} ({len(self.values)} values)"
 
+    def _refuse_other_keys(self, schema: TableSchema, name: str, kind: str) -> None:
+        """Refuse keys that no value of the column has as its text."""
+        other = [key for key in self.values if not _is_key(key, kind)]
+        if other:
+            shown = ", ".join(map(repr, other[:5])) + (", …" if len(other) > 5 else "")
+            raise TransformError(
+                f"{self.label()}: {name} of {schema.full_name} is {kind}, and no value of it is {shown}",
+                hint='Write whole numbers as 7 or "7", dates as "2024-01-31", booleans as True; a TINYINT(1) has 1 and '
+                "0.",
+                code="lookup_key",
+            )
+
     def _found(self, name: str) -> Expression:
         """Return the expression; it is not parsed, as the table in it may be long."""
         table = json.dumps({key: _text(value) for key, value in self.values.items()})
@@ -182,6 +205,16 @@ class Lookup(TableTransform):
 
 def _text(value: str | bool | float) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_key(text: str, spark_type: str) -> bool:
+    """Return whether a text is that of a value of a key column."""
+    read = _reader(spark_type)
+    try:
+        value = read(text) if read is not None else text
+    except (ValueError, KeyError):
+        return False
+    return spark_type not in (*_WHOLE, "date") or str(value) == text
 
 
 def _reader(spark_type: str) -> Callable[[str], Any] | None:

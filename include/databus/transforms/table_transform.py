@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from databus.core.errors.batch import TransformError
+from databus.core.errors.config import ConfigError
 from databus.core.flow_specs import TransformSpec
+from databus.core.spec import at_caller
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.held import with_flagged_held
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.selection import EVERY_TABLE, columns_of, matches, selected
 
@@ -38,11 +41,15 @@ class TableTransform(TransformSpec):
         """
         if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
-        return self.transform(changes)
+        return with_flagged_held(changes, self.transform(changes), self.kind, self._flags_taken())
 
     def wants(self) -> ColumnsWanted:
         """Return the tables that are meant, and no column."""
         return ColumnsWanted((), self.tables)
+
+    def _flags_taken(self) -> tuple[str, ...]:
+        """Return the reasons of flags for which a value that is computed from such a one is NULL, as it is asked."""
+        return ()
 
     @abstractmethod
     def transform(self, changes: FrameChanges) -> FrameChanges:
@@ -105,7 +112,7 @@ class ColumnsTransform(TableTransform):
         missed = self._hidden_else([n for n, _ in found], [n for n in lacking if n.casefold() not in told])
         everywhere = {n.casefold() for n in self.former} if self.tables == EVERY_TABLE else set()
         waived = {n: n.casefold() in everywhere for n in lacking if n.casefold() in told}
-        hidden.note(schema, self.label(), found=found, missed=missed, waived=waived)
+        hidden.note(schema, self.label(), found=found, missed=missed, waived=waived, keeps=self.keeps)
 
     def _former(self) -> list[tuple[str, str]]:
         """Return pattern of tables and column of each former name; "*" for one that names a column alone."""
@@ -120,6 +127,29 @@ class ColumnsTransform(TableTransform):
     def _hidden_else(self, found: list[str], missed: list[str]) -> list[str]:  # noqa: ARG002 - one kind hides the rest
         """Return which of the columns that a table lacks would be hidden if they were there."""
         return missed
+
+
+def given_by_column(spec: str, given: tuple[Any, ...], options: dict[str, Any], example: str) -> dict[str, Any]:
+    """Return options with the one mapping of columns that may stand before them.
+
+    Args:
+        spec: the kind's class.
+        given: its arguments without a name.
+        options: the others.
+        example: of one column, e.g. 'amount="double"'.
+
+    Raises:
+        ConfigError: there is more than the mapping, or it is none.
+    """
+    if not given or given == (None,):
+        return options
+    if len(given) > 1 or not isinstance(given[0], Mapping):
+        name, _, value = example.partition("=")
+        raise ConfigError(
+            at_caller(f"{spec}: {', '.join(map(repr, given))}: columns are named, or given as one mapping"),
+            hint=f'Write {spec}({example}) or {spec}({{"{name}": {value}}}).',
+        )
+    return {**options, "columns": given[0]}
 
 
 def by_column(options: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from databus.core.errors.batch import TransformError
+from databus.core.errors.config import ConfigError
+from databus.core.spec import at_caller
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
@@ -17,15 +21,17 @@ from databus.transforms.table_transform import TableTransform
 if TYPE_CHECKING:
     from databus.core import protocols
 
-_CUT = ("string", "binary")
+_CUT = re.compile(r"(?:(?:var)?(?:char|binary)|(?:tiny|medium|long)?(?:text|blob))\b", re.IGNORECASE)
+"""Types of the source whose values are text or bytes, and no more."""
 
 
 class Truncate(TableTransform):
     """Cut values of text columns to a number of characters, of binary ones to bytes: `Truncate("comment", 100)`.
 
     Characters are Unicode code points. Both images are cut; NULL stays NULL, absent stays absent, and the column keeps
-    its type. Columns of other types and JSON are refused: what is left would mean something else; cast them to string
-    before. Columns of the primary key are refused: their values stand in every record's key.
+    its type. Columns but CHAR, VARCHAR, TEXT, BINARY, VARBINARY and BLOB (of any size) are refused, as TIME, ENUM and
+    JSON: what is left would mean something else; cast them to string before. Columns of the primary key are refused:
+    their values stand in every record's key.
 
     Attributes:
         columns: name → length, e.g. Truncate({"comment": 100, "photo": 4096}), or one of them by position. For all
@@ -38,6 +44,11 @@ class Truncate(TableTransform):
 
     def __init__(self, column: str | dict[str, int] | None = None, length: int | None = None, /, **options: Any):
         if column is not None:
+            if length is None and not isinstance(column, Mapping):
+                raise ConfigError(
+                    at_caller(f"Truncate: no length is given for {column!r}"),
+                    hint='Write Truncate("comment", 100), or Truncate({"comment": 100, "photo": 4096}).',
+                )
             options["columns"] = {column: length} if isinstance(column, str) else column
         super().__init__(**options)
 
@@ -71,7 +82,7 @@ class Truncate(TableTransform):
     def _cut(self, changes: FrameChanges, schema: TableSchema, name: str, length: int) -> FrameChanges:
         field = changes.require(name, schema, self.label())
         kind = field.column.spark_type
-        if kind not in _CUT or field.column.type == "json":
+        if _CUT.match(field.column.type) is None:
             raise TransformError(
                 f"{self.label()}: {name} of {schema.full_name} is {field.column.type}, which cannot be cut",
                 hint=f'Put Cast({{"{name}": "string"}}) before it, or leave the column out.',

@@ -43,7 +43,7 @@ ORDERS = TableSchema(
             ("amt", "decimal(12,2)", "decimal(12,2)"),
             ("email", "varchar(80)", "string"),
             ("card_number", "varchar(20)", "string"),
-            ("status", "enum", "string"),
+            ("status", "varchar(9)", "string"),
         )
     ),
     ("order_id",),

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from databus import AddColumn, Cast, DropColumns, Extract, Filter, Flow, Mask, Mock, Noop, RenameColumns, Truncate
-from databus.core.errors import TransformError
+from databus import (
+    AddColumn,
+    Cast,
+    DropColumns,
+    Extract,
+    Filter,
+    Flow,
+    Lookup,
+    Mask,
+    Mock,
+    Noop,
+    Project,
+    RenameColumns,
+    Truncate,
+)
+from databus.core.errors import ConfigError, TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.hidden_columns import RememberedHidden
-from databus.core.tables.schemas import TableSchema
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.ops.tables.wants import asked_by
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.computing import computed_in_clear
 from databus.rows.frames.expression_type import expression_type
 from databus.rows.frames.fields import Field, fields_of
 from databus.rows.frames.hidden import Hidden
@@ -108,12 +124,57 @@ def test_each_table_that_is_meant_has_the_inputs() -> None:
     assert asked.columns.names == ("email", "n")
 
 
-@pytest.mark.parametrize("name", ["n", "price", "doc"])
-def test_what_is_no_text_is_not_cut(name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "spark_type"),
+    [
+        ("int", "int"),
+        ("decimal(65,30)", "string"),
+        ("json", "string"),
+        ("time(3)", "string"),
+        ("enum('text','b')", "string"),
+        ("set('text')", "string"),
+        ("geometry", "binary"),
+        ("uuid", "string"),
+    ],
+)
+def test_what_is_no_text_is_not_cut(kind: str, spark_type: str) -> None:
+    columns = (ColumnSchema("id", "int", "int"), ColumnSchema("c", kind, spark_type))
     with pytest.raises(TransformError, match="cannot be cut") as told:
-        left(Truncate(name, 3))
+        left(Truncate("c", 3), tables=(TableSchema(0, "shop", "t", columns),))
     assert told.value.code == "column_not_text"
-    assert field(left(Cast({name: "string"}), Truncate(name, 3)), name).column.type == "text"
+    assert field(left(Cast(n="string"), Truncate("n", 3)), "n").column.type == "text"
+
+
+def test_text_and_bytes_of_any_size_are_cut() -> None:
+    kinds = ["char(3)", "varchar(9)", "tinytext", "text", "MEDIUMTEXT", "longtext", "binary(3)", "varbinary(9)", "blob"]
+    columns = {f"c{number}": kind for number, kind in enumerate(kinds)}
+    changes = left(Truncate(dict.fromkeys(columns, 2)), tables=(table("shop.t", {"id": "int", **columns}),))
+    assert [f.column.type for f in changes.fields[0]][1:] == kinds
+    left(Cast(n="string"), Truncate("n", 2), AddColumn(b="CAST(email AS binary)"), Truncate("b", 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "hint"),
+    [
+        (lambda: AddColumn("x", "a + 1"), "'x', 'a + 1': columns are named", 'AddColumn(total="price'),  # type: ignore[arg-type]
+        (lambda: Cast("n", "double"), "'n', 'double': columns are named", 'Cast({"amount": "double"})'),  # type: ignore[arg-type]
+        (lambda: Truncate("email"), "no length is given for 'email'", 'Truncate("comment", 100)'),
+    ],
+)
+def test_arguments_in_another_form_are_refused_by_name(make: Any, said: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        make()
+    assert said in told.value.message
+    assert "test_computed.py:" in told.value.message
+    assert hint in told.value.hint
+
+
+def test_a_column_that_is_kept_shows_what_a_mask_behind_hides() -> None:
+    hidden = Hidden()
+    changes: Any = FrameChanges(None, (ORDERS,), {0: fields_of(ORDERS)}, hidden=hidden)
+    for spec in (Project("id", "email"), AddColumn(plain="upper(email)"), Mask("email")):
+        changes = spec.columns_after(changes)
+    assert [found[1:] for found in computed_in_clear(changes, hidden)] == [("plain", "email")]
 
 
 def test_a_key_column_is_not_cut() -> None:
@@ -178,3 +239,25 @@ def test_an_added_column_that_was_hidden_once_is_told_by_a_column_of_its_table()
 def test_the_type_of_an_expression_follows_from_its_text(text: str, expected: str) -> None:
     types = {"x": "string", "small": "smallint", "big": "bigint", "price": "decimal(10,2)", "bytes": "binary"}
     assert expression_type(text, lambda name: types[name]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "refused"),
+    [
+        ("tinyint(1)", [True, False], "'true', 'false'"),
+        ("int", ["7", "07", "-0", "+1", "٣", " 8", "1_0", "7.0"], "'07', '-0', '+1', '٣', ' 8', …"),
+        ("tinyint", [127, 128], "'128'"),
+        ("date", ["2024-01-31", "2024-W01-1", "2024-02-30", 20240131], "'2024-W01-1', '2024-02-30', '20240131'"),
+    ],
+)
+def test_keys_that_no_value_equals_are_refused(kind: str, keys: list[Any], refused: str) -> None:
+    shop = (table("shop.t", {"id": "int", "c": kind}),)
+    with pytest.raises(TransformError, match=re.escape(f"no value of it is {refused}")) as told:
+        left(Lookup("c", dict.fromkeys(keys, "x"), into="y"), tables=shop)
+    assert told.value.code == "lookup_key"
+    left(Lookup("c", {keys[0] if kind != "tinyint(1)" else 1: "x"}, into="y"), tables=shop)
+
+
+def test_a_csv_text_may_begin_with_a_byte_order_mark() -> None:
+    found = Lookup.of_csv("n", "\ufeffk,v\n1,2\n", key="k", value="v", into="x")
+    assert found == Lookup("n", {1: "2"}, into="x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ def test_it_sees_the_rows_that_are_meant_alone() -> None:
     [
         ("too_few", "int", "it returned 1 values for 2 rows"),
         ("listed", "int", "it returned list, and a pyarrow.Array is wanted"),
-        ("fails", "int", "KeyError: 2"),
+        ("fails", "int", "KeyError at test_python_function.py:"),
         ("double_of", "date", "its result, int64, is not date"),
         ("absent", "int", "cannot be imported: AttributeError"),
         ("NO_FUNCTION", "int", "is no function: int"),
@@ -78,6 +79,24 @@ def test_what_is_no_function_of_that_type_is_named(name: str, kind: str, said: s
     assert said in told.value.message
     assert f"{HERE}:{name}" in told.value.message
     assert told.value.code == "python_function"
+
+
+def parses(values: pa.Array) -> pa.Array:
+    return pc.cast(values, pa.int64())
+
+
+def same(values: pa.Array) -> pa.Array:
+    return values
+
+
+SECRET = pa.array(["123-45-6789"])
+
+
+@pytest.mark.parametrize("name", ["parses", "same"])
+def test_an_error_shows_no_values(name: str) -> None:
+    with pytest.raises(TransformError, match="ArrowInvalid") as told:
+        ArrowCall(f"{HERE}:{name}", "int")(pa.array([True]), SECRET)
+    assert "6789" not in "".join(traceback.format_exception(told.value))
 
 
 def test_a_function_is_named_by_its_import_path() -> None:

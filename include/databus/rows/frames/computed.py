@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,9 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 class Computed:
     """Computed value of an image: NULL where it is, absent where the image lacks one of the inputs.
 
+    Of an input that the row flags no value is computed: it is NULL, and the row is held back
+    (`databus.rows.frames.held`).
+
     Attributes:
         expression: over columns of one image, named without a qualifier.
         inputs: name in the expression → the column as it stood when the value was defined.
@@ -58,14 +61,28 @@ class Computed:
         """Return SQL that is true where an image ("before" or "after") has all inputs."""
         return " AND ".join([f"`{image}` IS NOT NULL", *(each.present(image) for each in self.inputs.values())])
 
+    def flagged(self, image: str, but: Sequence[str] = ()) -> str:
+        """Return SQL that is true where the row says of an input that it is not what its column's type says.
+
+        Args:
+            image: "before" or "after".
+            but: reasons that do not count.
+        """
+        found = dict.fromkeys(each.flagged(image, but) for each in self.inputs.values())
+        return "(" + (" OR ".join(sql for sql in found if sql) or "false") + ")"
+
+    def meant(self, image: str) -> str:
+        """Return SQL that is true where a value is computed: an image has all inputs, and none is flagged."""
+        return f"{self.present(image)} AND NOT {self.flagged(image)}"
+
     def value(self, image: str) -> str:
-        """Return SQL of the value in an image ("before" or "after"); NULL where the image lacks an input."""
+        """Return SQL of the value in an image ("before" or "after"); NULL where it is not computed."""
 
         def access(name: str, _: str) -> str:
             found = self.inputs.get(name)
             return f"`{PSEUDO_COLUMNS[name.lower()]}`" if found is None else f"({found.typed(image)})"
 
-        return f"CASE WHEN {self.present(image)} THEN CAST({self.expression.bind(access)} AS {self.type}) END"
+        return f"CASE WHEN {self.meant(image)} THEN CAST({self.expression.bind(access)} AS {self.type}) END"
 
     def variant(self, image: str) -> str:
         """Return SQL of the value as VARIANT in the form of stored ones: SQL NULL where absent, VARIANT null for NULL.

@@ -137,7 +137,7 @@ def with_computed(
 def computed_in_clear(changes: FrameChanges, hidden: Hidden) -> Iterator[tuple[TableSchema, str, str]]:
     """Yield (table, column, input) of columns that are computed in clear from one that is hidden only behind them."""
     for table in changes.tables:
-        sources = hidden.sources.get(table.schema_id, set())
+        sources = hidden.concealed.get(table.schema_id, set())
         for each in changes.fields[table.schema_id]:
             if each.computed is not None and each.source not in sources:
                 yield from ((table, each.column.name, leaf) for leaf in sorted(each.computed.clear & sources))
@@ -154,6 +154,6 @@ def _stored_name(name: str, fields: Iterable[Field]) -> str:
 
 def _clear(changes: FrameChanges, schema: TableSchema, inputs: Iterable[Field]) -> frozenset[str]:
     """Return the stored names of inputs that no transform hides so far."""
-    hidden = changes.hidden.sources.get(schema.schema_id, ()) if changes.hidden is not None else ()
+    hidden = changes.hidden.concealed.get(schema.schema_id, ()) if changes.hidden is not None else ()
     own = (each for each in inputs if each.source not in hidden)
     return frozenset[str]().union(*({e.source} if e.computed is None else e.computed.clear for e in own))

@@ -65,6 +65,22 @@ class Field:
         """Return SQL that is true where an image ("before" or "after") has the column, NULL or not."""
         return f"({self.raw(image)} IS NOT NULL)" if self.computed is None else f"({self.computed.present(image)})"
 
+    def flagged(self, image: str, but: Sequence[str] = ()) -> str:
+        """Return SQL that is true where the row flags the stored value in an image (see `databus.rows.flags`).
+
+        It is "" for a computed value: a flag of its inputs has held the row back where it was defined.
+
+        Args:
+            image: "before" or "after".
+            but: reasons that do not count.
+        """
+        if self.computed is not None:
+            return ""
+        start = f"{image}.{self.source}:"
+        hit = f"startswith(f, {sql_string(start)}) AND locate(':', f, {len(start) + 1}) = 0"
+        hit += "".join(f" AND f <> {sql_string(start + reason)}" for reason in but)
+        return f"coalesce(exists(`flags`, f -> {hit}), false)"
+
     def variant(self, image: str) -> str:
         """Return SQL of the value as VARIANT: SQL NULL where absent, VARIANT null for NULL."""
         raw = self.raw(image)

@@ -53,6 +53,7 @@ class Hidden:
         missed: schema_id → column that was not found, in lower case → the transform and the name as it has it.
         found: schema_id → columns that were found, in lower case.
         sources: schema_id → the names that these have in the stored rows.
+        concealed: the same of those that are not found to be kept.
         waived: schema_id → columns that were not found and are not missed, as `former` says → whether it says so of
             all tables.
         hiding: the transforms.
@@ -62,6 +63,7 @@ class Hidden:
     missed: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
     found: dict[int, set[str]] = field(default_factory=dict)
     sources: dict[int, set[str]] = field(default_factory=dict)
+    concealed: dict[int, set[str]] = field(default_factory=dict)
     waived: dict[int, dict[str, bool]] = field(default_factory=dict)
     hiding: list[Hiding] = field(default_factory=list)
     new_names: list[NewNames] = field(default_factory=list)
@@ -118,6 +120,7 @@ class Hidden:
         found: Iterable[tuple[str, str]],
         missed: Iterable[str],
         waived: Mapping[str, bool],
+        keeps: bool = False,
     ) -> None:
         """Note what a transform found and missed in a table.
 
@@ -127,11 +130,14 @@ class Hidden:
             found: columns that it hides, by the name that it looked for and the one in the stored rows.
             missed: columns that it would hide.
             waived: columns that it would hide and may miss, and whether that holds for all tables.
+            keeps: whether it keeps what it finds, and hides all else.
         """
         number = schema.schema_id
         for name, source in found:
             self.found.setdefault(number, set()).add(name.casefold())
             self.sources.setdefault(number, set()).add(source)
+            if not keeps:
+                self.concealed.setdefault(number, set()).add(source)
         lacking = self.missed.setdefault(number, {})
         for name in missed:
             lacking.setdefault(name.casefold(), (what, name))

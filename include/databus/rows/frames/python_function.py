@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -84,8 +86,8 @@ class ArrowCall:
         try:
             result = function(*taken)
             result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-        except Exception as error:  # of any user's function
-            raise self._failed(f"{type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 - of any user's function; its text may show values of rows
+            raise self._failed(f"{type(error).__name__} at {_place(error)}") from None
         if not isinstance(result, pa.Array):
             raise self._failed(f"it returned {type(result).__name__}, and a pyarrow.Array is wanted")
         if len(result) != count:
@@ -93,11 +95,17 @@ class ArrowCall:
         try:
             return result.cast(wanted)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise self._failed(f"its result, {result.type}, is not {self.type}: {error}") from error
+            raise self._failed(f"its result, {result.type}, is not {self.type}: {type(error).__name__}") from None
 
     def _failed(self, why: str) -> TransformError:
         hint = "It has to return an array of its type with a value, or null, for each row that it is given."
         return TransformError(f"function {self.path}: {why}", hint=hint, code=CODE)
+
+
+def _place(error: Exception) -> str:
+    """Return file, without its folder, and line of the function in which an error came up."""
+    frame = traceback.extract_tb(error.__traceback__)[:2][-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ class Called(Computed):
 
     def value(self, image: str) -> str:
         """Return SQL of the value; the function is to be registered in the session (`register`)."""
-        meant = f"`schema_id` = {self.schema_id} AND {self.present(image)}"
+        meant = f"`schema_id` = {self.schema_id} AND {self.meant(image)}"
         arguments = ", ".join([f"({meant})", *(f"({self.inputs[name].typed(image)})" for name in self.arguments)])
         return f"CASE WHEN {meant} THEN CAST({self.call.name}({arguments}) AS {self.type}) END"
 

@@ -77,12 +77,14 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Say it by a cast: CAST(expression AS decimal(12,2)).",
     ),
     "column_not_text": ErrorEntry(
-        "A transform cuts a column that is no text and no bytes.",
+        "A transform cuts a column that is no CHAR, VARCHAR, TEXT, BINARY, VARBINARY or BLOB.",
         "Cast it to string before, or leave it out.",
     ),
     "lookup_key": ErrorEntry(
-        "A Lookup goes by a column whose values have more than one text: decimals, floats, times, bytes.",
-        "Add a column with CAST(… AS string) or a whole number before it, and look that up.",
+        "A Lookup goes by a column whose values have more than one text (decimals, floats, times, bytes), or has a key "
+        "that no value of its column equals.",
+        "Add a column with CAST(… AS string) or a whole number before it, and look that up; write keys as the column's "
+        "values are.",
     ),
     "python_function": ErrorEntry(
         "A Python function of a flow cannot be imported, fails, or returns what is no array of its type.",

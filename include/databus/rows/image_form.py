@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
+from databus.core.tables.schemas import TableSchema
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
@@ -59,6 +60,7 @@ class ImageForm:
         plain: writes the images with values in the usual form beside, for rows that a check holds back; None for none.
         keys: makes the encoder of the keys, where they are not those of `values`; None for none.
         program: what transforms do with values and rows; None for flows whose transforms look at none.
+        columns: what images in a form of their own hold, see `ImageColumns`.
     """
 
     kind: pa.DataType
@@ -70,6 +72,12 @@ class ImageForm:
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
     program: RowProgram | None = None
+    columns: ImageColumns = field(default_factory=dict)
+
+    def writes(self, schema: TableSchema, column: int) -> bool:
+        """Return whether a record shows a column of a table: in its images, or in its key."""
+        name, wanted = schema.columns[column].name, self.columns.get(schema.schema_id)
+        return wanted is None or name in schema.primary_key or any(source == name for source, _ in wanted)
 
 
 @dataclass(frozen=True)
@@ -153,4 +161,5 @@ def json_form(
         values,
         plain if values is not None and marks is not None else None,
         program=program,
+        columns=columns,
     )

@@ -62,7 +62,7 @@ def plain_key(key: str | bytes | None) -> str:
     if not text.startswith('{"database":'):
         return text
     try:
-        found = json.loads(text, parse_float=_Digits, parse_int=_Digits)
+        found = json.loads(text, parse_float=_WrittenNumber, parse_int=_WrittenNumber)
     except ValueError:
         return text
     names = list(found)
@@ -72,14 +72,18 @@ def plain_key(key: str | bytes | None) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-class _Digits(str):
+class _WrittenNumber(str):
     """Number as it is written."""
 
     __slots__ = ()
 
 
 def _text(value: object) -> str:
-    return str(value) if isinstance(value, _Digits) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        str(value)
+        if isinstance(value, _WrittenNumber)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
 def reads_alike(key: str) -> bool:

@@ -203,7 +203,7 @@ class TopicReader:
             raise TraceLimitError(
                 f"sink {self._sink}: no record has the key {key}, and with {self._option} a record's key may read "
                 "otherwise than the row's",
-                hint="Name the change by GTID, FILE:POS or TOPIC:PARTITION:OFFSET.",
+                hint="Name the change by its event id, GTID or TOPIC:PARTITION:OFFSET.",
             )
         return found
 

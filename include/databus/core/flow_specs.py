@@ -321,6 +321,10 @@ class SinkSpec(Spec):
         """Return the option of which only the direct lane writes the rows; "" where there is none."""
         return ""
 
+    def names_key_columns(self) -> str:
+        """Return the option whose messages name the key's columns in the row; "" where the key stands alone."""
+        return ""
+
     def reserved_columns(self) -> frozenset[str]:
         """Return names that the sink keeps for itself, so that no column of a row may have them."""
         return frozenset()

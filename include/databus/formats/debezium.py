@@ -94,8 +94,18 @@ class DebeziumJson:
     ) -> list[Piece]:
         if not self.schemas:
             return []
-        of_none = text_of(envelope_schema(TableSchema(-1, "", "", ()), self.prefix, self.values, connector))
-        return [b'{"schema":', by_table(rows, {-1: of_none, **texts}, named), b',"payload":']
+        of_statements = {table: self._without_columns(table, connector) for table in _statements(rows) - named.keys()}
+        return [b'{"schema":', by_table(rows, texts, {**of_statements, **named}), b',"payload":']
+
+    def _without_columns(self, table: tuple[str, str], connector: str) -> bytes:
+        """Return the schema of the values of a table whose columns the batch does not tell, by its names."""
+        return text_of(envelope_schema(TableSchema(-1, *table, ()), self.prefix, self.values, connector))
+
+
+def _statements(rows: pa.RecordBatch) -> set[tuple[str, str]]:
+    """Return database and table of the rows that are statements."""
+    found = rows.filter(pc.less(rows["schema_id"], 0))
+    return set(zip(found["database"].to_pylist(), found["table"].to_pylist(), strict=True))
 
 
 def _source(shared: pa.RecordBatch, of_row: Index, facts: MessageFacts) -> list[Piece]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import TableBatch
+from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import ColumnSchema
 from databus.formats.kernels import unscaled_bytes
 from databus.formats.literals import base64_text, base_type, bit_length, geometries, hexadecimal
@@ -44,6 +45,7 @@ class DebeziumValues:
         decimal: `decimal.handling.mode`. "precise": base64 of the unscaled integer's bytes.
         bigint_unsigned: `bigint.unsigned.handling.mode`.
         binary: `binary.handling.mode`; "bytes" and "base64" differ in the schema alone.
+        whole: whether images must have all columns that are NOT NULL, since a schema beside them says so.
     """
 
     changed_only: ClassVar[bool] = False
@@ -51,11 +53,18 @@ class DebeziumValues:
     decimal: DecimalForm = "precise"
     bigint_unsigned: UnsignedForm = "long"
     binary: BinaryForm = "bytes"
+    whole: bool = False
 
     def literals(self, batch: TableBatch, column: int) -> pa.StringArray:
-        """Return a column's values as JSON literals, null for NULL and for what has no form in a nullable column."""
+        """Return a column's values as JSON literals, null for NULL and for what has no form in a nullable column.
+
+        Raises:
+            DecodeError: `whole`, and an image lacks the column although it is NOT NULL.
+        """
         schema = batch.schema.columns[column]
         written = self._written(batch.images.column(column), schema)
+        if self.whole and (not schema.nullable or schema.name in batch.schema.primary_key):
+            _require_carried(batch, column)
         exceptions = batch.exceptions.get(column)
         if not exceptions:
             return written
@@ -121,6 +130,18 @@ class DebeziumValues:
             values = (array if wide else json_literals(array, column)).cast(pa.float64())
             return with_points(values.cast(pa.string()), values)
         return base64_text(_unscaled_texts(array) if wide else _unscaled(array))
+
+
+def _require_carried(batch: TableBatch, column: int) -> None:
+    """Refuse images without a column: JsonConverter does not read a struct that lacks a required field."""
+    carried = np.array([present[column] for present in batch.presence_sets], np.bool_)
+    if not carried.all() and not carried[batch.presence].all():
+        raise DecodeError(
+            f"a row change of {batch.schema.full_name} does not carry its column {batch.schema.columns[column].name}, "
+            "which is NOT NULL, and schemas=True says that every row has it",
+            hint="SET GLOBAL binlog_row_image='FULL' (Debezium does not begin without it) and reconnect all sessions "
+            "that write; for what is logged already take schemas=False.",
+        )
 
 
 def _epoch(column: ColumnSchema) -> str:

@@ -251,8 +251,10 @@ def _at(keys: pa.BinaryArray, named: npt.NDArray[np.bool_]) -> pa.BinaryArray:
 
 
 def _more_flags(origin: _Origin) -> Mapping[int, Mapping[int, str]]:
-    values = origin.form.values
-    return {} if values is None else values.flags(origin.batch)
+    form, batch = origin.form, origin.batch
+    if form.values is None:
+        return {}
+    return {column: rows for column, rows in form.values.flags(batch).items() if form.writes(batch.schema, column)}
 
 
 def _form_fields(form: ImageForm) -> list[pa.Field]:

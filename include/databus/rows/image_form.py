@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
+from databus.core.tables.schemas import TableSchema
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
@@ -60,6 +61,7 @@ class ImageForm:
         keys: makes the encoder of the keys, where they are not those of `values`; None for none.
         program: what transforms do with values and rows; None for flows whose transforms look at none. It goes with
             the usual form alone: others would show what it replaces.
+        columns: what images in a form of their own hold, see `ImageColumns`.
 
     Raises:
         TypeError: a program is given, and `values`, `plain` or `keys` with it.
@@ -74,11 +76,17 @@ class ImageForm:
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
     program: RowProgram | None = None
+    columns: ImageColumns = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         others = (self.values, self.plain, self.keys)
         if self.program is not None and any(other is not None for other in others):
             raise TypeError("a program with values, plain images or keys, which would show the values it replaces")
+
+    def writes(self, schema: TableSchema, column: int) -> bool:
+        """Return whether a record shows a column of a table: in its images, or in its key."""
+        name, wanted = schema.columns[column].name, self.columns.get(schema.schema_id)
+        return wanted is None or name in schema.primary_key or any(source == name for source, _ in wanted)
 
 
 @dataclass(frozen=True)
@@ -165,4 +173,5 @@ def json_form(
         values,
         plain if values is not None and marks is not None else None,
         program=program,
+        columns=columns,
     )

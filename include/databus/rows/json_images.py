@@ -22,7 +22,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
 from databus.rows.json_text import json_literals
-from databus.rows.keys import with_exceptions
+from databus.rows.keys import key_literals, with_exceptions
 from databus.rows.variant import refuse_oversize
 from databus.rows.variant_columns import column_state
 from databus.rows.variant_kernels import ABSENT, VALUE
@@ -122,31 +122,53 @@ def encode(batch: TableBatch, columns: ImageColumns, form: ValueForm | None = No
 def leave_out_unchanged(
     batch: TableBatch,
     place: Mapping[int, int],
-    arrays: Sequence[pa.StringArray],
+    arrays: list[pa.StringArray],
     states: Sequence[npt.NDArray[np.int8]],
 ) -> None:
     """Leave columns that an update did not change out of its before-image; those of a changed key stay whole.
 
+    What the after-image does not carry did not change (`binlog_row_image` MINIMAL or NOBLOB); its key is that of the
+    before-image.
+
     Args:
         batch: the decoded changes.
         place: column → its number in the next two.
-        arrays: literals of each column.
+        arrays: literals of each column, written to.
         states: of each column, written to.
     """
     pairs = np.flatnonzero((batch.op == UPDATE) & (batch.before_row >= 0) & (batch.after_row >= 0))
     before, after = batch.before_row[pairs], batch.after_row[pairs]
     names = {column.name: number for number, column in enumerate(batch.schema.columns)}
     moved = np.zeros(len(pairs), np.bool_)
-    for name in batch.schema.primary_key:
-        values = batch.images.column(names[name])
+    for column in (names[name] for name in batch.schema.primary_key):
+        # A value that Arrow cannot hold is null there: its literal tells it from others.
+        exact = bool(batch.exceptions.get(column))
+        values = key_literals(batch, column) if exact else batch.images.column(column)
         both = (values.take(pa.array(before)), values.take(pa.array(after)))
         moved |= ~np.asarray(pc.fill_null(pc.equal(*both), True))
+        if column in place:
+            number = place[column]
+            arrays[number] = _carried_over(arrays[number], states[number], before, after)
     before, after = before[~moved], after[~moved]
     for number in place.values():
         array, state = arrays[number], states[number]
+        state[before[state[after] == ABSENT]] = ABSENT
         equal = np.asarray(pc.fill_null(pc.equal(array.take(pa.array(before)), array.take(pa.array(after))), False))
         same = (state[before] == state[after]) & (equal | (state[before] != VALUE))
         state[before[same]] = ABSENT
+
+
+def _carried_over(
+    array: pa.StringArray, state: npt.NDArray[np.int8], before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
+) -> pa.StringArray:
+    """Return a column with the values of before-images in those after-images that lack it, which `state` then says."""
+    lacking = (state[after] == ABSENT) & (state[before] != ABSENT)
+    if not lacking.any():
+        return array
+    source = np.arange(len(array))
+    source[after[lacking]] = before[lacking]
+    state[after[lacking]] = state[before[lacking]]
+    return array.take(pa.array(source))
 
 
 def refuse_too_large(batch: TableBatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,8 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.core.errors.sink import SinkSettingError
 from databus.rows import json_images
-from databus.rows.avro import images, kernels
+from databus.rows.avro import images, kernels, schemas
+from databus.rows.avro.columns import IN_UNION, longs, texts
 from databus.rows.avro.keys import avro_key_encoder
 from databus.rows.avro.schemas import envelope_schema, fingerprint, key_schema, text_of, value_schema
 from databus.rows.avro.types import AvroField, avro_fields, avro_name, avro_namespace
@@ -203,6 +205,23 @@ def test_names() -> None:
         avro_fields("shop.t", [column("a b", "int"), column("a-b", "int")])
     with pytest.raises(SinkSettingError, match="'__flags' in Avro, and so is a field of databus"):
         avro_fields("shop.t", [column("__flags", "int")])
+    with pytest.raises(SinkSettingError) as caught:
+        avro_fields("shop.t", [column("a b", "int"), column("a-b", "int")], key=True)
+    assert "RenameColumns" not in caught.value.hint
+    assert "at the source" in caught.value.hint
+
+
+def test_a_null_without_a_union_is_refused() -> None:
+    assert texts(pa.array(["a", None]), IN_UNION).to_pylist() == [b"\x02\x02a", b"\x00"]
+    for written, values in ((longs, [1, None]), (texts, ["a", None])):
+        with pytest.raises(DecodeError, match="its Avro type has no null"):
+            written(pa.array(values))
+
+
+def test_the_fingerprint_covers_the_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(FIELDS)
+    monkeypatch.setattr(schemas, "_block", lambda: "string")
+    assert fingerprint(FIELDS) != before
 
 
 def test_schemas_are_named_as_debezium_names_them() -> None:

@@ -16,7 +16,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.ops.tables.compare import compare
 from databus.ops.tables.wants import wants_of
 from databus.runtime.plan import next_plan
-from databus.runtime.routing import reserved_in
+from databus.runtime.routing import require_unreserved, reserved_in
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import written_tables
 from databus.testing.table_batches import table
@@ -115,3 +115,18 @@ def test_a_look_at_the_tables_tells_them() -> None:
     assert "shop.k2 has the column __op" in finding.message
     (finding,) = compare(spec, Told(now(TABLE)), wants_of(spec)).findings
     assert finding.level is Level.WARN
+
+
+@pytest.mark.parametrize("options", [{"types": "debezium"}, {"envelope": "maxwell"}, {"envelope": "canal"}])
+def test_a_key_column_that_messages_name_in_the_row_stays_as_it_is(options: dict[str, Any]) -> None:
+    sink = Kafka(conn_id="k", topic="t", **options)
+    renamed = flow(sink, RenameColumns({"id": "order_id"}))
+    with pytest.raises(SinkSettingError, match=r"renames or drops key column id of shop\.k2") as caught:
+        require_unreserved(renamed, sink, written_tables(renamed, (TABLE,)))
+    assert caught.value.code == "sink_key_column_lost"
+    (finding,) = compare(renamed, Told(now(TABLE))).findings
+    assert (finding.level, finding.code) == (Level.ERROR, "sink_key_column_lost")
+    other = flow(sink, RenameColumns({"__op": "op"}))
+    require_unreserved(other, sink, written_tables(other, (TABLE,)))
+    plain = Kafka(conn_id="k", topic="t")
+    require_unreserved(flow(plain, *renamed.transforms), plain, written_tables(renamed, (TABLE,)))

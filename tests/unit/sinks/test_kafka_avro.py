@@ -19,6 +19,7 @@ import pytest
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.errors.config import ConfigError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan
@@ -169,3 +170,20 @@ def test_a_plan_without_schemas_is_written_as_before() -> None:
     assert plain.to_json() == {"slots": 1, "prev": [0], "partitions": {"t": 1}}
     assert SinkPlan.from_json(pinned.to_json()) == pinned
     assert np.all([pinned.to_json()["v"] == 3, SinkPlan.from_json(plain.to_json()) == plain])
+
+
+def test_cloud_events_say_that_the_value_is_avro() -> None:
+    spec = Kafka(conn_id="k", format="avro", registry_conn_id="r", partitions=4, cloudevents=True)
+    decoded = batch(SCHEMA, CHANGES[:1])
+    encoder = AvroEncoder(spec, plan_of(SCHEMA))
+    (rows,) = emit(decoded, transactions(), "srv", encoder.image_form({}, None))
+    found = encoder.encode(with_route(rows), 0)["header:content-type"].to_pylist()
+    assert found == ["application/vnd.confluent.avro"]
+
+
+def test_a_plan_with_schemas_of_a_newer_databus_is_refused_by_name() -> None:
+    stored = plan_of(SCHEMA).sinks["kafka"].to_json()
+    assert SinkPlan.from_json(stored).to_json() == stored
+    stored["schemas"]["0"]["more"] = 1
+    with pytest.raises(CheckpointFormatError, match=r"registered schemas of a table .* unknown fields: more"):
+        SinkPlan.from_json(stored)

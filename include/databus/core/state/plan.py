@@ -179,7 +179,7 @@ class SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
         known = dict(data.get("ids", {})), dict(data.get("names", {})), tuple(data.get("first", ()))
-        schemas = {int(number): RegisteredSchemas(**found) for number, found in data.get("schemas", {}).items()}
+        schemas = {int(number): RegisteredSchemas.from_json(found) for number, found in data.get("schemas", {}).items()}
         return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), *known, schemas)
 
 

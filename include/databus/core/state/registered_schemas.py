@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from databus.core.stored_form import Form
+
+REGISTERED = Form("registered schemas of a table", "topic value form key", part=True)
 
 
 @dataclass(frozen=True)
@@ -24,4 +29,13 @@ class RegisteredSchemas:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return asdict(self)
+        return REGISTERED.write(asdict(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RegisteredSchemas:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: it has a member that this databus does not know.
+        """
+        return cls(**REGISTERED.read(data))

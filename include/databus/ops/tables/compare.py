@@ -51,7 +51,7 @@ from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
-from databus.runtime.routing import outputs_of, reserved_in, route_of, takes
+from databus.runtime.routing import lost_keys_in, outputs_of, reserved_in, route_of, takes
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -291,11 +291,14 @@ class _ServerTables:
                     yield self._of_table(table, f"sink {spec.sink_name}", message, hint, NO_KEY, wanted)
 
     def _reserved(self) -> Iterator[Finding]:
-        """Name columns that sinks take for members of their own; the batch that comes to such a table is refused."""
+        """Name columns that sinks take for members of their own, and key columns that messages lack.
+
+        The batch that comes to such a table is refused.
+        """
         level = Level.WARN if self._accepted else Level.ERROR
         tables = written_tables(self._flow, self._told, compared=True)
         for spec in self._flow.sinks:
-            for error in reserved_in(self._flow, spec, tables):
+            for error in (*reserved_in(self._flow, spec, tables), *lost_keys_in(self._flow, spec, tables)):
                 yield Finding.of(f"sink {spec.sink_name}", error, level)
 
     def _lost(self) -> Iterator[Finding]:

@@ -100,7 +100,12 @@ def column_writer(batch: TableBatch, column: int, field: AvroField) -> AvroColum
 
 
 def texts(array: pa.Array, union: int = ALONE) -> pa.BinaryArray:
-    """Return a text column as Avro values, one by one; with `union` a null is that of the union."""
+    """Return a text column as Avro values, one by one; with `union` a null is that of the union.
+
+    Raises:
+        DecodeError: a null, and no union.
+    """
+    _require_values(array, union)
     offsets, data = text(array)
     return AvroColumn(_state(array), (kernels.measure_bytes, (offsets,)), (kernels.put_bytes, (offsets, data))).written(
         union
@@ -108,9 +113,19 @@ def texts(array: pa.Array, union: int = ALONE) -> pa.BinaryArray:
 
 
 def longs(array: pa.Array) -> pa.BinaryArray:
-    """Return a column of integers as Avro values, one by one."""
+    """Return a column of integers as Avro values, one by one.
+
+    Raises:
+        DecodeError: a null.
+    """
+    _require_values(array, ALONE)
     values = fixed(array.cast(pa.int64()), np.int64)
     return AvroColumn(_state(array), (kernels.measure_longs, (values,)), (kernels.put_longs, (values,))).written(ALONE)
+
+
+def _require_values(array: pa.Array, union: int) -> None:
+    if array.null_count and not union:
+        raise DecodeError("a member of the envelope is null, and its Avro type has no null")
 
 
 def reference_bytes(value: str | bytes | LargeValue) -> bytes:

@@ -58,8 +58,9 @@ def text_of(schema: Mapping[str, Any]) -> str:
 
 
 def fingerprint(*fields: Sequence[AvroField]) -> str:
-    """Return 16 hex digits that change with any name or type of the fields."""
-    text = json.dumps([[(field.name, field.type) for field in each] for each in fields], sort_keys=True)
+    """Return 16 hex digits that change with any name or type of the fields, and with the envelope around them."""
+    named = [[(field.name, field.type) for field in each] for each in fields]
+    text = json.dumps([named, envelope_schema("", (), "")], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

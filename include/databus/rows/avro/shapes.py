@@ -47,7 +47,7 @@ def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequen
     """
     fields = avro_fields(table.full_name, written)
     of_name = {column.name: column for column in table.columns}
-    key = avro_fields(f"{table.full_name} (key)", [of_name[name] for name in table.primary_key])
+    key = avro_fields(table.full_name, [of_name[name] for name in table.primary_key], key=True)
     return TableShape(tuple(zip(places, fields, strict=True)), key, fingerprint(fields, key))
 
 

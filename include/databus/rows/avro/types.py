@@ -77,12 +77,13 @@ def avro_type(column: ColumnSchema) -> Any:
     return _PLAIN.get(column.spark_type, "string")
 
 
-def avro_fields(table: str, columns: Sequence[ColumnSchema]) -> tuple[AvroField, ...]:
+def avro_fields(table: str, columns: Sequence[ColumnSchema], *, key: bool = False) -> tuple[AvroField, ...]:
     """Return the fields of a table's columns, in their order.
 
     Args:
         table: `database.table`, for errors.
         columns: named as in the row.
+        key: whether they are those of its primary key, which no transform renames.
 
     Raises:
         SinkSettingError: two columns have one name in Avro, or one has that of `FLAGS`.
@@ -94,7 +95,10 @@ def avro_fields(table: str, columns: Sequence[ColumnSchema]) -> tuple[AvroField,
             other = f"column {found[name].column!r} too" if name in found else "a field of databus"
             raise SinkSettingError(
                 f"column {column.name!r} of {table} is {name!r} in Avro, and so is {other}",
-                hint=f"Put RenameColumns or DropColumns for {column.name!r} of {table} into the flow's transforms.",
+                hint=f"The record key is always the source's primary key: rename {column.name!r} of {table} there, or "
+                'take format="json".'
+                if key
+                else f"Put RenameColumns or DropColumns for {column.name!r} of {table} into the flow's transforms.",
                 code="sink_avro_name",
             )
         found[name] = AvroField(name, column.name, avro_type(column))

@@ -17,7 +17,7 @@ from databus.formats.row_runs import MessageFacts, MessageFormat
 from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
 from databus.sinks.envelope import code_version, connector
-from databus.sinks.kafka.encoding import COLUMNS
+from databus.sinks.kafka.encoding import CANONICAL_KEY, COLUMNS
 from databus.sinks.kafka.headers import header_arrays
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
@@ -79,7 +79,7 @@ class KafkaEncoder:
 
     def _keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the records' keys as the column `key`, and more columns that belong to them."""
-        return {} if self.format is None else {"key": self.format.keys_of(rows)}
+        return {} if self.format is None else {"key": self.format.keys_of(rows), CANONICAL_KEY: rows["key"]}
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         if self.format is not None:

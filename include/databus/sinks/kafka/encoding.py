@@ -20,7 +20,7 @@ binary, tombstone boolean (a record without a value follows), the others as in `
 follow."""
 
 CANONICAL_KEY = "canonical_key"
-"""Column beside them where keys are no JSON: the canonical keys, by which the quarantine knows rows."""
+"""Column beside them where keys have another form: the canonical ones, by which the quarantine knows rows."""
 
 
 def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:

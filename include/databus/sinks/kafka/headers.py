@@ -31,6 +31,9 @@ _CLOCK = ((3_600_000, 24), (60_000, 60), (1_000, 60), (1, 1_000))
 CLOUD_EVENT = "ce_"
 """Begins the names of CloudEvents' headers, which a tombstone does not have: it is no event."""
 
+CONTENT_TYPES = {"json": "application/json", "avro": "application/vnd.confluent.avro"}
+"""Format of a record's value → its media type; Avro's is Confluent's wire format, five bytes before the value."""
+
 KINDS = {
     Op.CREATE: "create", Op.UPDATE: "update", Op.DELETE: "delete", Op.READ: "read", Op.TRUNCATE: "truncate",
     Op.DDL: "schema_change",
@@ -73,7 +76,7 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
     }
     found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
     if spec.cloudevents:
-        fixed = _fixed(plan)
+        fixed = _fixed(spec, plan)
         ops = rows["op"].dictionary_encode()
         kinds = pa.array([_type(plan, op) for op in ops.dictionary.to_pylist()], pa.string()).take(ops.indices)
         # Seconds of a column of milliseconds have three digits behind the point.
@@ -116,7 +119,7 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
         time = f.format_string(
             "%sT%02d:%02d:%02d.%03dZ", day.cast("string"), *parts
         )  # in UTC, whatever the session's zone is
-        found += [f.lit(value).alias(f"{PREFIX}{name}") for name, value in _fixed(plan).items()]
+        found += [f.lit(value).alias(f"{PREFIX}{name}") for name, value in _fixed(spec, plan).items()]
         found += [
             f.col("event_id").alias(f"{PREFIX}ce_id"),
             kind.alias(f"{PREFIX}ce_type"),
@@ -159,11 +162,11 @@ def of_tombstone(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [header for header in headers if not header[0].startswith(CLOUD_EVENT) and header[0] != "content-type"]
 
 
-def _fixed(plan: Plan) -> Mapping[str, str]:
+def _fixed(spec: MessageOptions, plan: Plan) -> Mapping[str, str]:
     return {
         "ce_specversion": "1.0",
         "ce_source": f"/databus/{plan.live_flow}",
-        "content-type": "application/json",
+        "content-type": CONTENT_TYPES[spec.content_format],
     }
 
 

@@ -88,11 +88,20 @@ class MessageOptions(SinkSpec):
             if name not in self.left_out or value not in (fields[name].default, list(DEFAULT))
         }
 
+    @property
+    def content_format(self) -> str:
+        """Format of a record's value, "json" or "avro"."""
+        return "json"
+
     def needs_direct_lane(self) -> str:
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
         if self.types == "debezium":
             return 'types="debezium"'
         return f'envelope="{self.envelope}"' if self.envelope in ("maxwell", "canal") else ""
+
+    def names_key_columns(self) -> str:
+        """Return the option whose messages name the key's columns in the row; "" where the key stands alone."""
+        return MessageOptions.needs_direct_lane(self)
 
     def message_format(self) -> MessageFormat | None:
         """Return the format that the direct lane alone writes; None for the others."""
@@ -100,7 +109,7 @@ class MessageOptions(SinkSpec):
             from databus.formats.debezium import DebeziumJson
             from databus.formats.debezium_values import DebeziumValues
 
-            values = DebeziumValues(self.decimal, self.bigint_unsigned, self.binary)
+            values = DebeziumValues(self.decimal, self.bigint_unsigned, self.binary, whole=self.schemas)
             return DebeziumJson(values, self.schemas, self.topic_prefix)
         if self.envelope == "maxwell":
             from databus.formats.maxwell import MaxwellJson

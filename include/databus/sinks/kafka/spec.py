@@ -149,6 +149,11 @@ class Kafka(MessageOptions):
 
         return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
+    @property
+    def content_format(self) -> str:
+        """Format of a record's value, "json" or "avro"."""
+        return self.format
+
     def needs_direct_lane(self) -> str:
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
         return f'format="{self.format}"' if self.format != "json" else super().needs_direct_lane()
@@ -185,11 +190,13 @@ class Kafka(MessageOptions):
 
         settings = ClientSettings.of(connections.get(self.conn_id), self.timeout_s)
         if self.format == "json":
-            return TopicReader(self.sink_name, settings)
+            return TopicReader(
+                self.sink_name, settings, option="" if self.envelope == "canal" else self.names_key_columns()
+            )
         from databus.sinks.kafka.avro.reading import AvroMessages
 
         messages = AvroMessages(RegistrySettings.of(connections.get(self.registry_conn_id), self.timeout_s))
-        return TopicReader(self.sink_name, settings, messages.decoded)
+        return TopicReader(self.sink_name, settings, messages.decoded, self.needs_direct_lane())
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the Kafka connection, then the schema registry's where there is one."""

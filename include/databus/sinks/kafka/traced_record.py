@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from databus.core.trace import Change, ChangeSelector, Sighting, log_number, of_event_id
+from databus.rows.avro.types import avro_name
 from databus.rows.raw_records import CLAIM, ORIGIN
 
 
@@ -25,7 +26,7 @@ def sighting_of(message: Message, sink: str, site: str) -> Sighting:
     change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
     key = message.key()
     if key is not None:
-        change = change.plus(Change(key=text_of(key)))
+        change = change.plus(Change(key=plain_key(key)))
     if (stamp := headers.get("ts_ms", "")).isdecimal():
         change = change.plus(Change(ts_ms=int(stamp)))
     kind, at_ms = message.timestamp()
@@ -47,6 +48,55 @@ def sighting_of(message: Message, sink: str, site: str) -> Sighting:
 def text_of(value: str | bytes | None) -> str:
     """Return bytes as text, for people; "" for none."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def plain_key(key: str | bytes | None) -> str:
+    """Return a record's key as one that is canonical reads: without schema, and without what Maxwell adds to it.
+
+    Values stay as they are written.
+    """
+    text = text_of(key)
+    if text.startswith('{"schema":{'):
+        _, _, payload = text.partition(',"payload":')
+        return payload[:-1] if payload.startswith("{") else text
+    if not text.startswith('{"database":'):
+        return text
+    try:
+        found = json.loads(text, parse_float=_WrittenNumber, parse_int=_WrittenNumber)
+    except ValueError:
+        return text
+    names = list(found)
+    if names[:2] != ["database", "table"] or not all(name.startswith("pk.") for name in names[2:]) or not names[2:]:
+        return text
+    parts = (f"{_text(name.removeprefix('pk.'))}:{_text(found[name])}" for name in names[2:])
+    return f"{{{','.join(parts)}}}"
+
+
+class _WrittenNumber(str):
+    """Number as it is written."""
+
+    __slots__ = ()
+
+
+def _text(value: object) -> str:
+    return (
+        str(value)
+        if isinstance(value, _WrittenNumber)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
+
+
+def reads_alike(key: str) -> bool:
+    """Return whether a canonical key reads the same in every form of messages: all of its values are integers."""
+    try:
+        values = json.loads(key)
+    except ValueError:
+        return False
+    plain = isinstance(values, dict) and all(avro_name(name) == name for name in values)
+    return plain and all(type(value) is int and abs(value) < _LONGEST for value in values.values())
+
+
+_LONGEST = 2**63
 
 
 def is_other(message: Message, selector: ChangeSelector) -> bool:

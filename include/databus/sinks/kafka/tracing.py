@@ -23,7 +23,7 @@ from databus.core.trace import (
     TraceNotRecordedError,
 )
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.traced_record import is_other, number_in_log, sighting_of, text_of
+from databus.sinks.kafka.traced_record import is_other, number_in_log, plain_key, reads_alike, sighting_of
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 _PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")
@@ -45,11 +45,17 @@ class TopicReader:
         sink: sink name.
         settings: how to reach the cluster.
         decoded: gives a message with key and value as JSON, where they are in another format; None where they are not.
+        option: of the sink, with which values in keys may be written otherwise than in canonical ones; "" for none.
     """
 
     def __init__(
-        self, sink: str, settings: ClientSettings, decoded: Callable[[Message], Message] | None = None
+        self,
+        sink: str,
+        settings: ClientSettings,
+        decoded: Callable[[Message], Message] | None = None,
+        option: str = "",
     ) -> None:
+        self._option = option
         self._sink, self._settings, self._seen, self._decoded = sink, settings, LastError(), decoded
         self._opened: Consumer | None = None
 
@@ -166,6 +172,7 @@ class TopicReader:
         """See `TraceableSink.newest`; looks through the newest `KEY_SEARCH_RECORDS` of the key's partition."""
         from databus.rows.murmur2 import murmur2
 
+        key = plain_key(key)
         hashed = murmur2(key.encode()) & 0x7FFFFFFF
         found: list[Sighting] = []
         gone: SinkSettingError | None = None
@@ -192,6 +199,12 @@ class TopicReader:
                 f"sink {self._sink}: no change of {key} in the newest {KEY_SEARCH_RECORDS:,} records: {'; '.join(cut)}",
                 hint="Name a change by GTID, FILE:POS or TOPIC:PARTITION:OFFSET; a search sink finds keys at once.",
             )
+        if not found and self._option and not reads_alike(key):
+            raise TraceLimitError(
+                f"sink {self._sink}: no record has the key {key}, and with {self._option} a record's key may read "
+                "otherwise than the row's",
+                hint="Name the change by its event id, GTID or TOPIC:PARTITION:OFFSET.",
+            )
         return found
 
     def _backwards(
@@ -202,7 +215,7 @@ class TopicReader:
         while high > floor and newest is None:
             first = max(floor, high - size)
             for message in self._read(consumer, *of, first, high - 1):
-                if text_of(message.key()) == selector.key:
+                if plain_key(message.key()) == selector.key:
                     seen = self._seen_at(message)
                     newest = seen if selector.matches(seen.change) and not seen.tombstone else newest
             high, size = first, size * 4

@@ -111,6 +111,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A table has a column with a name that the sink keeps for members of its own.",
         "Put RenameColumns or DropColumns for it into the flow's transforms.",
     ),
+    "sink_key_column_lost": ErrorEntry(
+        "A transform renames or drops a key column that the sink's messages name in the row.",
+        'Leave the key column as it is, or take types="iso" with envelope="debezium" or "row".',
+    ),
     "sink_truncated": ErrorEntry(
         'A table was emptied, and the flow is to stop at that (on_truncate="fail").',
         'Decide: on_truncate="delete" removes its documents, "ignore" leaves them.',

@@ -208,7 +208,7 @@ def test_names() -> None:
     with pytest.raises(SinkSettingError) as caught:
         avro_fields("shop.t", [column("a b", "int"), column("a-b", "int")], key=True)
     assert "RenameColumns" not in caught.value.hint
-    assert "at the source" in caught.value.hint
+    assert "source's primary key" in caught.value.hint
 
 
 def test_a_null_without_a_union_is_refused() -> None:

@@ -11,6 +11,7 @@ from tests.reference import (
     dags_page,
     environment_page,
     errors_page,
+    functions_page,
     kinds_pages,
     messages_page,
     versions_page,
@@ -23,6 +24,7 @@ COMMAND = "make reference"
 PAGES: dict[str, Callable[[], str]] = {
     **kinds_pages.pages(),
     "dags.md": dags_page.text,
+    "functions.md": functions_page.text,
     "cli.md": cli_page.text,
     "errors.md": errors_page.text,
     "environment.md": environment_page.text,

@@ -7,7 +7,7 @@ from databus.expressions import functions
 _HEAD = """# Compiled functions
 
 Read this page to see which functions of Spark SQL keep a flow in the direct lane: those whose values, types and errors
-are Spark's, as differential tests show ([ADR 64](../adr/0064-expressions-on-arrow.md)). Some are compiled for some types
+are Spark's, as differential tests show ([ADR 64](../adr/0064-expressions-on-arrow.md)). Some compile for some types
 of arguments only: `databus plan` and `databus flows show --connect` say what sends a table to Spark's lane, and why.
 """
 

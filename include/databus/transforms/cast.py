@@ -8,7 +8,6 @@ from pydantic import Field, field_validator
 
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
-from databus.rows.flags import INVALID_DATE
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computed import spark_type_named
 from databus.rows.frames.computing import computed, image_expression, quoted, with_computed
@@ -79,6 +78,8 @@ class Cast(TableTransform):
 
     def _flags_taken(self) -> tuple[str, ...]:
         """Return that of dates which no calendar has, where what fails is to be NULL."""
+        from databus.rows.flags import INVALID_DATE  # loads what decodes
+
         return (INVALID_DATE,) if self.on_failure == "null" else ()
 
     def _cast(self, changes: FrameChanges, schema: TableSchema, name: str, spark_type: str) -> FrameChanges:

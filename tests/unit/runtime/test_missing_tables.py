@@ -103,7 +103,8 @@ def test_a_source_that_does_not_answer_or_cannot_tell_fails_nothing(caplog: pyte
     missing = MissingTables(FLOW, source)
     missing.look(PLACE)
     MissingTables(FLOW, MockSource(Mock(rows=0))).look(PLACE)
-    assert not caplog.records
+    # Threads of clients that other tests left write to the log, too.
+    assert not [record for record in caplog.records if record.name.startswith("databus.runtime")]
     assert missing.names == ()
 
 

@@ -62,7 +62,7 @@ LEAST_ROWS = 1_000
 _GROWS = 4.0
 _SHRINKS = 1 / 4
 _KEPT = (0.8, 1.25)
-"""What is read ahead keeps its size where the next batch would change by less."""
+"""Bounds of a change of size that is passed over: chunks that were read ahead are not read anew for it."""
 
 
 @dataclass

@@ -9,11 +9,11 @@ import pytest
 from databus import DropColumns, Filter, Flow, Hash, Mask, RenameColumns
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import SinkError
+from databus.expressions.errors import SparkNeededError
 from databus.records.reports import quarantined
 from databus.runtime import batch as stages
 from databus.runtime.direct.lane import is_direct
 from databus.runtime.direct.spark_jobs import SparkJobs
-from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.direct.task import DirectTask
 from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World

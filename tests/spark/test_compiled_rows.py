@@ -16,12 +16,12 @@ from databus import DropColumns, Filter, Flow, Hash, InRange, Mask, NotNull, Ren
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.schemas import TableSchema
+from databus.expressions.errors import SparkNeededError
 from databus.rows.emit import emit
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.image_form import json_form
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
-from databus.runtime.direct.stored_values import SparkNeededError
 from databus.sinks.memory import Memory
 from databus.sources.mock.spec import Mock
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions

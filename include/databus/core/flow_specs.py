@@ -215,7 +215,7 @@ class TransformSpec(Spec):
     def compilable(self) -> bool:
         """Return whether `reshape` says all that it does, so that the direct lane may compile it.
 
-        That is: columns, `Field.rewrites` of values, and conditions (`FrameChanges.with_condition`).
+        That is: columns, `Field.rewrites` and `Field.computed` of values, and steps (`FrameChanges.steps`).
         """
         return self.by_table
 

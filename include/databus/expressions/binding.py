@@ -27,6 +27,7 @@ from databus.expressions.types import VOID, arrow_of, type_named, widest
 
 _NOWHERE = Rows({}, 1)
 _STAMPS = ("timestamp", "timestamp_ntz")
+_NULL_TESTS = ("isnull", "isnotnull")
 
 
 class Binding:
@@ -141,6 +142,8 @@ def call(name: str, nodes: Sequence[TypedNode], written: tuple[bool, ...] | None
     Raises:
         NotCompiledError: not a function that is compiled, or not with these arguments.
     """
+    if name in _NULL_TESTS:
+        nodes = [_as_digits(node) for node in nodes]
     literals = tuple(_python(node) for node in nodes)
     if written is None:
         written = tuple(literal is not MISSING for literal in literals)
@@ -149,6 +152,13 @@ def call(name: str, nodes: Sequence[TypedNode], written: tuple[bool, ...] | None
         raise NotCompiledError(f"{name} of {len(nodes)} arguments")
     arguments = tuple(converted(node, kind) for node, kind in zip(nodes, resolved.arguments, strict=True))
     return _folded(CallNode(name, resolved, arguments))
+
+
+def _as_digits(node: TypedNode) -> TypedNode:
+    """Return a value inside JSON with its number as it stands, where the text that Java gives it does not count."""
+    if isinstance(node, CallNode) and node.name == "get_json_object":
+        return call("_json_digits", node.arguments)
+    return node
 
 
 def _python(node: TypedNode) -> Any:
@@ -171,6 +181,8 @@ def converted(node: TypedNode, kind: str, *, trying: bool = False) -> TypedNode:
         return node
     if isinstance(node, ConstantNode) and node.type == "string" and kind in _STAMPS and node.value.is_valid:
         return constant(time_literal(kind, node.value.as_py()))  # a column's texts may name zones
+    if kind == "double":
+        node = _as_digits(node)  # whatever text Java gives a double, it stands for that double
     kernel = cast_kernel(node.type, kind, not trying)
     return _folded(CallNode("cast", Resolved(kind, (node.type,), kernel), (node,)))
 

@@ -1,4 +1,4 @@
-"""Errors of compiled expressions: no proven meaning, and a row for which Spark would fail.
+"""Errors of compiled expressions: no proven meaning, a row for which Spark would fail, a value that is left to Spark.
 
 The first never reaches a user as an error: the expression is left to Spark, and the reason is shown beside the lane.
 """
@@ -33,6 +33,12 @@ class ExpressionError(DatabusError):
     def __init__(self, error_class: str, message: str):
         self.error_class = error_class
         super().__init__(f"[{error_class}] {message}")
+
+
+class SparkNeededError(DatabusError):
+    """A value of the batch is read by Spark's lane alone: the batch takes that lane."""
+
+    code = "spark_needed"
 
 
 def overflow(what: str, *, small: bool = False) -> ExpressionError:

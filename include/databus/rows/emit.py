@@ -107,7 +107,7 @@ def emit(
         refuse_too_large(batch)
         rows = rows.judged(form.program, batch, transactions)
         chosen, at = needed_images(batch, rows.before, rows.after)
-        shown = form.program.shown(chosen)
+        shown = form.program.shown(chosen, transactions)
         images = ChosenImages(form.encode(shown), at)
         marks = None if form.marks is None else np.append(form.marks.of(shown, chosen), 0)[at[:-1]]
     # What a batch without images (all left out by a filter) gives has no after-image to look up.

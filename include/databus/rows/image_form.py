@@ -126,6 +126,8 @@ def needed_images(
     chosen = replace(
         batch,
         images=batch.images.filter(pa.array(needed)),
+        before_row=at[batch.before_row],
+        after_row=at[batch.after_row],
         presence=batch.presence[needed],
         exceptions={
             column: {int(at[row]): value for row, value in found.items() if needed[row]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -198,7 +199,18 @@ def _literals(batch: TableBatch, column: int) -> pa.StringArray:
     literals = json_literals(values, batch.schema.columns[column])
     if pa.types.is_floating(values.type):
         literals = with_points(literals, values)
+        literals = _with_names(literals, values)
     return with_exceptions(literals, {row: shown(value) for row, value in batch.exceptions.get(column, {}).items()})
+
+
+def _with_names(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
+    """Write computed floating-point values that JSON has no numbers for by their names, as Spark does."""
+    unnamed = pc.fill_null(pc.invert(pc.is_finite(values)), False)
+    if not pc.any(unnamed).as_py():
+        return literals
+    found = values.filter(unnamed).to_pylist()
+    names = ['"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"' for value in found]
+    return pc.replace_with_mask(literals, unnamed, pa.array(names, pa.string()))
 
 
 def shown(value: str | bytes | LargeValue) -> str:

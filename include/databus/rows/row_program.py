@@ -42,16 +42,23 @@ class RowProgram(Protocol):
     """The compiled transforms of a flow on the tables of one plan; picklable."""
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
-        """Return the rows after all filters, in their order and number.
+        """Return the rows after all filters and what else holds rows back, in their order and number.
 
         Raises:
-            DatabusError: a condition fails for a row, as it does in Spark.
+            DatabusError: a condition or value fails for a row, as it does in Spark.
             SparkNeededError: a value that only Spark's lane reads.
         """
         ...
 
-    def shown(self, batch: TableBatch) -> TableBatch:
-        """Return the batch with the values that transforms replaced, as text; flags are read from the one before.
+    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
+        """Return the batch with its columns as they are to be written; flags are read from the one before.
+
+        Columns whose values are replaced or computed have their new types; added ones stand behind the others, each
+        under a name that no table's column has (`Field.source`), and are carried by the presence sets of their inputs.
+
+        Args:
+            batch: changes whose `before_row` and `after_row` point to its images.
+            transactions: those that the batch points into, for values made of the commit time.
 
         Raises:
             DatabusError: as `judged`.

@@ -14,6 +14,7 @@ from databus.core.flow import Flow
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
+from databus.expressions.errors import SparkNeededError
 from databus.observe.batch_points import StageTimes
 from databus.runtime import check, counts
 from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
@@ -22,7 +23,6 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.lane import dispatch_direct, is_direct
 from databus.runtime.direct.row_checks import without_rows
-from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read

@@ -63,6 +63,10 @@ class AddColumn(TableTransform):
                 changes = with_added(changes, changes.schema(schema.schema_id), name, value, self._what(name))
         return changes
 
+    def compilable(self) -> bool:
+        """Return true, since its columns say all that it does; but of a subclass, which may do more."""
+        return type(self) is AddColumn
+
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes with the columns: each value comes from the columns in its expression."""
         return self.apply(changes)

@@ -18,7 +18,7 @@ from databus.core.spec import at_caller
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
-from databus.rows.frames.computed import spark_type_named
+from databus.rows.frames.computed import LookedUp, spark_type_named
 from databus.rows.frames.computing import computed, quoted, require_name, with_added
 from databus.rows.frames.expression import Expression, Identifier
 from databus.rows.frames.fields import sql_string
@@ -165,10 +165,16 @@ class Lookup(TableTransform):
                     code="lookup_key",
                 )
             self._refuse_other_keys(schema, name, kind)
-            value = computed(changes, schema, self._found(name), self.label(), self.type)
+            found = computed(changes, schema, self._found(name), self.label(), self.type)
+            table = {key: _text(each) for key, each in self.values.items()}
+            value = LookedUp(found.expression, found.inputs, found.type, found.clear, table)
             changes = with_added(changes, schema, self.into, value, self.label())
             keys[schema.schema_id] = [(name, self.into)]
         return with_failures_held(before, changes, self.kind, keys) if self.missing == "hold" else changes
+
+    def compilable(self) -> bool:
+        """Return true, since its columns say all that it does; but of a subclass, which may do more."""
+        return type(self) is Lookup
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes with the column, which comes from the key column."""

@@ -17,7 +17,7 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.checks.decodable import Decodable
 from databus.core.errors.source import DecodeError
 from databus.core.flow_specs import CheckSpec, TransformSpec
-from databus.expressions.errors import ExpressionError
+from databus.expressions.errors import ExpressionError, SparkNeededError
 from databus.formats.debezium_values import DebeziumValues
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
@@ -26,7 +26,7 @@ from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program, table_lanes
 from databus.runtime.direct.row_checks import held_rows, image_marks
 from databus.runtime.direct.row_counts import held_back
-from databus.runtime.direct.stored_values import SparkNeededError, decimal_text
+from databus.runtime.direct.stored_values import decimal_text
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.hash import Hash
 

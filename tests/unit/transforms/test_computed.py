@@ -79,7 +79,7 @@ def test_names_types_and_order_are_known_before_rows_are_read() -> None:
         ("many", "boolean", "boolean"),
         ("at", "timestamp(6)", "timestamp"),
     ]
-    assert not may_be_direct(flow)
+    assert may_be_direct(flow)
 
 
 def test_expressions_of_one_transform_do_not_see_each_other() -> None:

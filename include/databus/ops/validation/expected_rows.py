@@ -18,6 +18,7 @@ from databus.core.protocols.optional_sink import DirectEncoder, DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.protocols.validated_sink import ValidatedSink
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.expressions.errors import SparkNeededError
 from databus.rows.former_columns import former_columns_named
 from databus.rows.violation_bits import MARKS
 from databus.runtime import check
@@ -26,7 +27,6 @@ from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import holding, image_marks
 from databus.runtime.direct.row_counts import held_back
-from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.dispatch import taken_by
 from databus.runtime.read import read, splits_of
 from databus.runtime.routing import route_of, takes

@@ -15,6 +15,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, sql_string
 from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.holding import Holding
 from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
 
 IMAGES = ("before", "after", "row")
@@ -33,7 +34,8 @@ class FrameChanges:
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
-        conditions: of filters on changes without rows, in order; with rows, these have met their fate.
+        steps: on changes without rows, what filters and other transforms let rows meet, in order; with rows, these have
+            met it.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
     """
@@ -42,7 +44,7 @@ class FrameChanges:
     tables: tuple[TableSchema, ...]
     fields: Mapping[int, tuple[Field, ...]]
     edited: frozenset[int] = frozenset()
-    conditions: tuple[Condition, ...] = ()
+    steps: tuple[Condition | Holding, ...] = ()
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
 
@@ -199,7 +201,7 @@ class FrameChanges:
             fields[schema.schema_id] = self.fields[schema.schema_id]
             judged[schema.schema_id] = self.judged(expression, schema)
         condition = Condition(expression, what, leaving, fields, judged)
-        return replace(self, conditions=(*self.conditions, condition))
+        return replace(self, steps=(*self.steps, condition))
 
     def with_route(self, route: Any) -> FrameChanges:
         """Set the route of every row to a string Column."""
@@ -249,14 +251,19 @@ class FrameChanges:
             edited=self.edited | {schema.schema_id},
         )
 
-    def with_held(self, cause: Any) -> FrameChanges:
-        """Hold rows back that a transform cannot change as asked; those that are held already keep their cause.
-
-        Args:
-            cause: string Column, why a row is held back, e.g. "cast(amount)"; NULL where it goes on.
-        """
+    def with_holding(self, holding: Holding) -> FrameChanges:
+        """Hold rows back that a transform cannot change as asked; those that are held already keep their cause."""
+        if not any(holding.columns.values()):
+            return self
+        if self.rows is None:
+            return replace(self, steps=(*self.steps, holding))
         from pyspark.sql import functions as F  # noqa: N812
 
+        def cause_of(schema: TableSchema) -> Any | None:
+            cause = holding.cause(schema.schema_id)
+            return None if cause is None else F.expr(cause)
+
+        cause = self.per_table(cause_of, F.lit(None).cast("string"))
         return replace(self, rows=self.rows.withColumn("unjudged", F.coalesce("unjudged", cause)))
 
     def materialize(self) -> Any:

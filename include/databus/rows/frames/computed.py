@@ -108,6 +108,17 @@ class Computed:
             yield from each.leaves()
 
 
+@dataclass(frozen=True)
+class LookedUp(Computed):
+    """Value that a small table has for the one input.
+
+    Attributes:
+        table: text of a key → text of its value.
+    """
+
+    table: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
 def spark_type_named(text: str) -> str:
     """Return the one spelling of a Spark SQL type that a column may have: "INTEGER" → "int".
 

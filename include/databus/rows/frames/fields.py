@@ -39,6 +39,11 @@ class Field:
         """Return a column of a computed value; `source` is the stored name of the one in whose place it is."""
         return cls(column, source, computed.type == "binary", computed=computed)
 
+    @property
+    def stored(self) -> bool:
+        """Flag of a column whose value is the stored one."""
+        return self.computed is None and not self.rewrites
+
     def leaves(self) -> tuple[str, ...]:
         """Return the stored names of the columns that its value comes from, each once."""
         return (self.source,) if self.computed is None else tuple(dict.fromkeys(self.computed.leaves()))

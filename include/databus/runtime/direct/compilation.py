@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch, Transactions
-from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field
+from databus.rows.frames.holding import Failure, FlaggedInput, Holding
 from databus.rows.frames.leaving import Condition
 from databus.rows.row_program import FatedRows
-from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
+from databus.runtime.direct.batch_images import BatchImages
+from databus.runtime.direct.column_compiler import ColumnCompiler
+from databus.runtime.direct.column_programs import ColumnProgram, ShownColumn
 from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.row_fates import BatchImages, TableCondition, judged
-
-_HASHED = f"sha2(`{VALUE}`, 256)"
-_WITHOUT_TEXT = ("float", "double")
-"""Types whose text is Java's, which differs between its versions."""
+from databus.runtime.direct.row_fates import Failing, FlaggedInputs, TableCondition, TableHolding, judged
+from databus.runtime.direct.stored_values import refuse_far_times
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class TableProgram:
     """Program of one table.
 
     Attributes:
-        conditions: of the filters, in order.
-        columns: those whose values are replaced.
+        steps: filters, and what else holds rows back, in order.
+        columns: those whose values are replaced or computed.
     """
 
-    conditions: tuple[TableCondition, ...]
-    columns: tuple[ColumnProgram, ...]
+    steps: tuple[TableCondition | TableHolding, ...]
+    columns: tuple[ShownColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -49,25 +50,35 @@ class CompiledRows:
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         """Return the rows after all filters; see `RowProgram`."""
         table = self.tables.get(batch.schema.schema_id)
-        if table is None or not table.conditions:
+        if table is None or not table.steps:
             return rows
-        return judged(table.conditions, BatchImages(batch, transactions), rows)
+        return judged(table.steps, BatchImages(batch, transactions), rows)
 
-    def shown(self, batch: TableBatch) -> TableBatch:
-        """Return the batch with the values that transforms replaced; see `RowProgram`."""
+    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
+        """Return the batch with the values that transforms replaced and computed; see `RowProgram`."""
         table = self.tables.get(batch.schema.schema_id)
         if table is None or not table.columns:
             return batch
-        images, columns, exceptions = batch.images.columns, list(batch.schema.columns), dict(batch.exceptions)
-        for column in table.columns:
-            place = column.place(batch)
-            images[place] = column.seen(batch)
-            columns[place] = replace(columns[place], type="text", spark_type="string")
-            exceptions.pop(place, None)
+        images = BatchImages(batch, transactions)
+        arrays, columns, exceptions = batch.images.columns, list(batch.schema.columns), dict(batch.exceptions)
+        sets = list(batch.presence_sets)
+        for shown in table.columns:
+            values = images.values(shown.program)
+            refuse_far_times(values, shown.column.name)
+            if shown.added:
+                arrays.append(values)
+                columns.append(shown.column)
+                carried = images.carried_sets(shown.program)
+                sets = [np.append(each, more) for each, more in zip(sets, carried, strict=True)]
+            else:
+                place = images.place(shown.column.name)
+                arrays[place], columns[place] = values, shown.column
+                exceptions.pop(place, None)
         return replace(
             batch,
             schema=replace(batch.schema, columns=tuple(columns)),
-            images=pa.RecordBatch.from_arrays(images, names=batch.images.schema.names),
+            images=pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns]),
+            presence_sets=tuple(sets),
             exceptions=exceptions,
         )
 
@@ -76,24 +87,43 @@ def table_program(changes: FrameChanges, stored: TableSchema) -> TableProgram | 
     """Return the program of one table, None where it keeps all rows and values as they are.
 
     Args:
-        changes: the columns and conditions as the transforms leave them.
+        changes: the columns and steps as the transforms leave them.
         stored: the table as the source has it.
 
     Raises:
         NotCompiledError: with what of the flow is not compiled.
     """
-    of_source = {column.name: column for column in stored.columns}
-    conditions = [each for each in changes.conditions if stored.schema_id in each.fields]
-    fields = [field for field in changes.fields[stored.schema_id] if field.rewrites]
-    if not conditions and not fields:
-        return None
-    return TableProgram(
-        tuple(_condition(each, stored.schema_id, of_source) for each in conditions),
-        tuple(_column(field, of_source) for field in fields),
+    number = stored.schema_id
+    compiler = ColumnCompiler(stored)
+    steps: list[TableCondition | TableHolding] = []
+    for each in changes.steps:
+        if isinstance(each, Holding):
+            if found := each.columns.get(number):
+                steps.append(TableHolding(each.kind, tuple(_held(one, compiler) for one in found)))
+        elif number in each.fields:
+            steps.append(_condition(each, number, compiler))
+    of_source = {column.name for column in stored.columns}
+    columns = tuple(
+        ShownColumn(
+            compiler.column(field),
+            replace(field.column, name=field.source),
+            added=field.source not in of_source,
+        )
+        for field in changes.fields[number]
+        if field.rewrites or field.computed is not None
     )
+    return TableProgram(tuple(steps), columns) if steps or columns else None
 
 
-def _condition(condition: Condition, schema_id: int, of_source: Mapping[str, ColumnSchema]) -> TableCondition:
+def _held(found: Failure | FlaggedInput, compiler: ColumnCompiler) -> Failing | FlaggedInputs:
+    if isinstance(found, Failure):
+        made = compiler.column(found.made)
+        return Failing(found.name, compiler.presence(found.old), made)
+    stored = (each.source for each in found.computed.inputs.values() if each.computed is None)
+    return FlaggedInputs(found.name, tuple(dict.fromkeys(stored)), found.but)
+
+
+def _condition(condition: Condition, schema_id: int, compiler: ColumnCompiler) -> TableCondition:
     columns: dict[tuple[str, str], ColumnProgram | str] = {}
 
     def type_of(name: str, image: str) -> str | None:
@@ -104,8 +134,8 @@ def _condition(condition: Condition, schema_id: int, of_source: Mapping[str, Col
         field = condition.field(name, schema_id)
         if field is None:
             return None
-        columns[name, image] = _column(field, of_source)
-        return "string" if field.rewrites else field.column.spark_type
+        columns[name, image] = compiler.column(field)
+        return field.column.spark_type
 
     try:
         compiled = CompiledSql.of(condition.expression.text, type_of)
@@ -113,28 +143,21 @@ def _condition(condition: Condition, schema_id: int, of_source: Mapping[str, Col
         raise NotCompiledError(f"{condition.what}: {error.reason}") from None
     if compiled.type not in ("boolean", "void"):
         raise NotCompiledError(f"{condition.what}: a condition of type {compiled.type}")
-    judged = tuple((field.source, field.column.name) for field in condition.judged[schema_id])
+    fields = condition.judged[schema_id]
     read = {at: columns[at] for at in compiled.inputs}
-    return TableCondition(compiled, read, judged, condition.leaving)
+    return TableCondition(
+        compiled,
+        read,
+        tuple((_presence(field, compiler), field.column.name) for field in fields),
+        condition.leaving,
+        _names_computed(condition, schema_id),
+    )
 
 
-def _column(field: Field, of_source: Mapping[str, ColumnSchema]) -> ColumnProgram:
-    if not field.rewrites:
-        return ColumnProgram(field.source)
-    text = f"`{VALUE}`"
-    for rewrite in field.rewrites:
-        text = rewrite(text)
-    spark_type = of_source[field.source].spark_type
-    as_bytes = field.stored_binary or text == _HASHED
-    what = f"the new value of {field.column.name}"
-    try:
-        compiled = CompiledSql.of(text, lambda *_: "binary" if as_bytes else "string")
-    except NotCompiledError as error:
-        raise NotCompiledError(f"{what}: {error.reason}") from None
-    if compiled.type != "string":
-        raise NotCompiledError(f"{what}: text of type {compiled.type}")
-    if not compiled.inputs:
-        return ColumnProgram(field.source, Rewriting(compiled, "nothing"))
-    if spark_type in _WITHOUT_TEXT:
-        raise NotCompiledError(f"{what}: the text of a {spark_type}")
-    return ColumnProgram(field.source, Rewriting(compiled, "bytes" if as_bytes else "text"))
+def _presence(field: Field, compiler: ColumnCompiler) -> ColumnProgram:
+    return ColumnProgram(field.source) if field.computed is None else compiler.column(field)
+
+
+def _names_computed(condition: Condition, schema_id: int) -> bool:
+    fields = (condition.field(found.name, schema_id) for found in condition.expression.identifiers)
+    return any(field is not None and field.computed is not None for field in fields)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def without_rows(flow: Flow, tables: Sequence[TableSchema]) -> FrameChanges:
-    """Return columns and conditions of tables as the flow's transforms, all of them compilable, leave them.
+    """Return columns and steps of tables as the flow's transforms, all of them compilable, leave them.
 
     Raises:
         TransformError: what the transform raises in the other lane too.
@@ -56,7 +56,7 @@ def unmarked(flow: Flow, *tables: TableSchema) -> str:
         columns = {column.name: column for column in schema.columns}
         for check in cast("Sequence[RowCheck]", checks):
             field = check.field(changes, schema)
-            if field is not None and not check.reads(field.column if field.rewrites else columns[field.source]):
+            if field is not None and not check.reads(columns[field.source] if field.stored else field.column):
                 return f"check {check.check_name} compares a {field.column.type} in a way that Spark alone can"
     return ""
 
@@ -79,7 +79,7 @@ def image_marks(flow: Flow, planned: SourcePlan) -> ImageMarks | None:
         fields = [(bit, check.field(changes, schema), check) for bit, check in enumerate(checks)]
         seen = [(bit, field, check) for bit, field, check in fields if field is not None]
         found[schema.schema_id] = tuple((bit, field.source, check) for bit, field, check in seen)
-        at_source[schema.schema_id] = frozenset(bit for bit, field, _ in seen if not field.rewrites)
+        at_source[schema.schema_id] = frozenset(bit for bit, field, _ in seen if field.stored)
     return ImageMarks(found, at_source)
 
 

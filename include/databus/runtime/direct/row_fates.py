@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,17 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, Transactions
+from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE
 from databus.core.events import Op
-from databus.expressions.errors import ExpressionError
 from databus.rows.row_program import FILTERED, FatedRows
+from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask
 from databus.runtime.direct.column_programs import ColumnProgram
 
 if TYPE_CHECKING:
     from databus.runtime.direct.compiled_sql import CompiledSql
 
-Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+Images = npt.NDArray[np.int32]
 
 _OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, FILTERED: Op.FILTERED}
 _LETTERS = pa.array([_OPS[number].value for number in range(len(_OPS))])
@@ -36,14 +36,16 @@ class TableCondition:
     Attributes:
         compiled: the condition.
         columns: what its inputs are: a column, or the name of a column of the row shape ("op", "ts_ms", …).
-        judged: source's names and present names of the columns that it names without a qualifier.
+        judged: the columns that it names without a qualifier, with their present names.
         leaving: whether an update that leaves becomes a delete, and one that enters an insert.
+        computed: whether it names a computed column: such a value may be NULL for what its row is held back for.
     """
 
     compiled: CompiledSql
     columns: Mapping[tuple[str, str], ColumnProgram | str]
-    judged: tuple[tuple[str, str], ...]
+    judged: tuple[tuple[ColumnProgram, str], ...]
     leaving: bool
+    computed: bool = False
 
     @property
     def of_one_image(self) -> bool:
@@ -54,40 +56,95 @@ class TableCondition:
         )
 
 
-@dataclass
-class BatchImages:
-    """Columns of a batch's images, each computed once."""
+@dataclass(frozen=True)
+class Failing:
+    """Values of a column that became NULL and were not.
 
-    batch: TableBatch
-    transactions: Transactions
-    _values: dict[ColumnProgram, pa.Array] = field(default_factory=dict)
-    _carried: dict[str, Mask] = field(default_factory=dict)
+    Attributes:
+        name: the column as the cause names it.
+        old: the column before, or what has a value where that has one.
+        made: what came of it.
+    """
 
-    def values(self, column: ColumnProgram) -> pa.Array:
-        """Return a column as conditions see it, a value per image."""
-        if column not in self._values:
-            self._values[column] = column.seen(self.batch)
-        return self._values[column]
+    name: str
+    old: ColumnProgram
+    made: ColumnProgram
 
-    def carried(self, source: str) -> Mask:
-        """Return bool[images + 1], which images carry a column; the last is False, for rows without an image."""
-        if source not in self._carried:
-            place = [column.name for column in self.batch.schema.columns].index(source)
-            sets = np.array([carried[place] for carried in self.batch.presence_sets], np.bool_)
-            images = sets[self.batch.presence] if len(sets) else np.zeros(0, np.bool_)
-            self._carried[source] = np.append(images, False)
-        return self._carried[source]
+    def of_images(self, images: BatchImages, needed: Mask) -> Mask:
+        """Return bool[images + 1], where that is so."""
+        made = images.values(self.made, needed).is_valid().to_numpy(zero_copy_only=False)
+        return np.append(images.given(self.old, needed) & ~made, False)
 
 
-def judged(conditions: Sequence[TableCondition], images: BatchImages, rows: FatedRows) -> FatedRows:
-    """Return the rows after a table's filters; what one leaves out is still seen by the next, as in Spark's lane."""
+@dataclass(frozen=True)
+class FlaggedInputs:
+    """Flagged inputs of a computed column.
+
+    Attributes:
+        name: the column as the cause names it.
+        sources: the stored columns among the inputs.
+        but: reasons of flags that do not count.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    but: tuple[str, ...]
+
+    def of_images(self, images: BatchImages, needed: Mask) -> Mask:  # noqa: ARG002 - flags are known of all
+        """Return bool[images + 1], which hold one."""
+        return images.flagged(self.sources, self.but)
+
+
+@dataclass(frozen=True)
+class TableHolding:
+    """Rows of a table that a transform holds back.
+
+    Attributes:
+        kind: of the transform.
+        columns: what of its columns counts, in order.
+    """
+
+    kind: str
+    columns: tuple[Failing | FlaggedInputs, ...]
+
+    def causes(self, images: BatchImages, before: Images, after: Images) -> dict[int, str]:
+        """Return row → cause: "cast(amount, code)".
+
+        Args:
+            images: of the batch.
+            before: image of each row, -1 without.
+            after: the same of the after-image.
+        """
+        needed = np.zeros(images.batch.images.num_rows + 1, np.bool_)
+        needed[before] = needed[after] = True
+        found: dict[int, list[str]] = {}
+        for column in self.columns:
+            of_image = column.of_images(images, needed[:-1])
+            if of_image.any():
+                for row in np.flatnonzero(of_image[before] | of_image[after]).tolist():
+                    found.setdefault(row, []).append(column.name)
+        return {row: f"{self.kind}({', '.join(names)})" for row, names in found.items()}
+
+
+def judged(steps: Sequence[TableCondition | TableHolding], images: BatchImages, rows: FatedRows) -> FatedRows:
+    """Return the rows after a table's filters and what else holds rows back.
+
+    What a filter leaves out is still seen by the next one, as in Spark's lane.
+    """
     op, before, after = rows.op.copy(), rows.before.copy(), rows.after.copy()
     left_out = np.zeros(len(op), np.bool_)
     causes: dict[int, str] = {}
-    for condition in conditions:
-        step = _RowsAtCondition(condition, images, FatedRows(rows.change, op, before, after))
+    for each in steps:
+        if isinstance(each, TableHolding):
+            here = (np.where(left_out, np.int32(-1), side) for side in (before, after))
+            causes = each.causes(images, *here) | causes
+            continue
+        held = np.zeros(len(op), np.bool_)
+        if each.computed:
+            held[list(causes)] = True
+        step = _RowsAtCondition(each, images, FatedRows(rows.change, op, before, after), held)
         left, unjudged, deleted, inserted = step.fates()
-        for row in np.flatnonzero(unjudged).tolist():
+        for row in np.flatnonzero(unjudged & ~held).tolist():
             causes.setdefault(row, step.cause(row))
         left_out |= left
         op = np.where(deleted, np.int8(DELETE), np.where(inserted, np.int8(INSERT), op))
@@ -106,6 +163,7 @@ class _RowsAtCondition:
     condition: TableCondition
     images: BatchImages
     rows: FatedRows
+    held: Mask
     _of_images: Mask | None = None
 
     def fates(self) -> tuple[Mask, Mask, Mask, Mask]:
@@ -114,10 +172,10 @@ class _RowsAtCondition:
         n = len(op)
         alive = op != FILTERED
         lacks = np.zeros(n, np.bool_)
-        for source, _ in self.condition.judged:
-            carried = self.images.carried(source)
+        for column, _ in self.condition.judged:
+            carried = self.images.carried(column)
             lacks |= ~carried[after] & ~carried[before]
-        lacks &= alive
+        lacks = (lacks | self.held) & alive
         reached = alive & ~lacks
         self._look_at_images(reached)
         kept = self._true(reached, "row", None)
@@ -125,8 +183,8 @@ class _RowsAtCondition:
         if self.condition.leaving:
             crosses = reached & (op == UPDATE) & (before >= 0) & (after >= 0)
             lacked = np.zeros(n, np.bool_)
-            for source, _ in self.condition.judged:
-                lacked |= ~self.images.carried(source)[before]
+            for column, _ in self.condition.judged:
+                lacked |= ~self.images.carried(column)[before]
             # A kept update whose before-image lacks a column stays an update: the row that it leaves behind is right.
             told = crosses & ~lacked
             was = self._true(told, "before", None)
@@ -141,8 +199,8 @@ class _RowsAtCondition:
         op, before, after = int(self.rows.op[row]), int(self.rows.before[row]), int(self.rows.after[row])
         both = self.condition.leaving and op == UPDATE and before >= 0 and after >= 0
         lacking = []
-        for source, name in self.condition.judged:
-            carried = self.images.carried(source)
+        for column, name in self.condition.judged:
+            carried = self.images.carried(column)
             if not carried[before] and (both or not carried[after]):
                 lacking.append(name)
         return f"filter_lacks({', '.join(lacking)})"
@@ -150,17 +208,17 @@ class _RowsAtCondition:
     def _look_at_images(self, reached: Mask) -> None:
         """Judge each image once, where that says all; what fails for an image is left to the rows that reach it."""
         batch = self.images.batch
-        whole = all(self.images.carried(source)[:-1].all() for source, _ in self.condition.judged)
+        whole = all(self.images.carried(column)[:-1].all() for column, _ in self.condition.judged)
         if not (self.condition.of_one_image and whole and reached.any()):
             return
-        images = np.arange(batch.images.num_rows)
-        columns = {
-            at: self.images.values(column) if isinstance(column, ColumnProgram) else self._constant(column, len(images))
-            for at, column in self.condition.columns.items()
-        }
+        count = batch.images.num_rows
         try:
-            self._of_images = np.append(_mask(self.condition.compiled.evaluate(columns, len(images))), False)
-        except ExpressionError:
+            columns = {
+                at: self.images.values(column) if isinstance(column, ColumnProgram) else self._constant(column, count)
+                for at, column in self.condition.columns.items()
+            }
+            self._of_images = np.append(_mask(self.condition.compiled.evaluate(columns, count)), False)
+        except FAILURES:
             self._of_images = None
 
     def _true(self, rows: Mask, image: str, as_op: Op | None) -> Mask:
@@ -192,24 +250,27 @@ class _RowsAtCondition:
         return found
 
     def _column(self, column: ColumnProgram, at: Rows, image: str | None) -> pa.Array:
-        values = self.images.values(column)
         if image is None:
-            return pa.nulls(len(at), values.type)
+            return pa.nulls(len(at), self.images.type_of(column))
         before, after = self.rows.before[at], self.rows.after[at]
-        carried = self.images.carried(column.source)
+        carried = self.images.carried(column)
         from_before = np.where(carried[before], before, np.int32(-1))
         from_after = np.where(carried[after], after, np.int32(-1))
         index = {"before": from_before, "after": from_after}.get(image)
         if index is None:
             index = np.where(from_after >= 0, from_after, from_before)
-        return values.take(pa.array(index.clip(0), mask=index < 0))
+        needed = np.zeros(len(carried), np.bool_)
+        needed[index] = True
+        return self.images.values(column, needed[:-1]).take(pa.array(index.clip(0), mask=index < 0))
 
     def _shape(self, name: str, at: Rows, as_op: Op | None) -> pa.Array:
         if name == "op":
             return pa.repeat(pa.scalar(as_op.value), len(at)) if as_op else _LETTERS.take(pa.array(self.rows.op[at]))
         if name == "ts_ms":
-            transactions = self.images.batch.transaction[self.rows.change[at]]
-            return pa.array(self.images.transactions.ts_ms[transactions])
+            transactions = self.images.transactions
+            if transactions is None:
+                raise AssertionError("rows are judged without their transactions")
+            return pa.array(transactions.ts_ms[self.images.batch.transaction[self.rows.change[at]]])
         return self._constant(name, len(at))
 
     def _constant(self, name: str, rows: int) -> pa.Array:

@@ -15,19 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.core.errors.root import DatabusError
 from databus.core.tables.schemas import ColumnSchema
+from databus.expressions.errors import SparkNeededError
 from databus.rows.temporal import is_temporal, iso_text
 from databus.rows.typed import arrow_type
 
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?!\d)")
+_FIRST_DAY, _DAYS_END = -719_528, 2_932_897
+"""Days since 1970 of the first day of the years 0 and 10000."""
+_US_PER_DAY = 86_400_000_000
 _Exceptions = Mapping[int, str | bytes | LargeValue]
-
-
-class SparkNeededError(DatabusError):
-    """A value of the batch is read by Spark's lane alone: the batch takes that lane."""
-
-    code = "spark_needed"
 
 
 def typed_values(batch: TableBatch, place: int) -> pa.Array:
@@ -58,13 +55,35 @@ def text_values(batch: TableBatch, place: int, *, as_bytes: bool) -> pa.Array:
         SparkNeededError: a float, or bytes that are no text where text is wanted.
     """
     array, column = batch.images.column(place), batch.schema.columns[place]
-    found = _text(array, column)
-    if as_bytes:
-        found = found.cast(pa.binary())
+    found = texts_of(array, column, as_bytes=as_bytes)
     exceptions = _exceptions(batch, place)
     return _with(
         found, {row: _bytes(value) if as_bytes else _decoded(value, column) for row, value in exceptions.items()}
     )
+
+
+def texts_of(array: pa.Array, column: ColumnSchema, *, as_bytes: bool) -> pa.Array:
+    """Return the text of values as an image has them, null where they are; see `text_values`.
+
+    Raises:
+        SparkNeededError: floats.
+    """
+    found = _text(array, column)
+    return found.cast(pa.binary()) if as_bytes else found
+
+
+def refuse_far_times(array: pa.Array, name: str) -> None:
+    """Refuse computed dates and times of a year that ISO text has not four digits for.
+
+    Raises:
+        SparkNeededError: there is one.
+    """
+    if not pa.types.is_temporal(array.type) or not len(array):
+        return
+    a_day = 1 if pa.types.is_date32(array.type) else _US_PER_DAY
+    found = pc.min_max(array.cast(pa.int32() if a_day == 1 else pa.int64())).as_py()
+    if found["min"] is not None and (found["min"] < _FIRST_DAY * a_day or found["max"] >= _DAYS_END * a_day):
+        raise SparkNeededError(f"column {name} has a time beyond the years 0 to 9999, whose text is Spark's")
 
 
 def decimal_text(array: pa.Array) -> pa.StringArray:
@@ -103,7 +122,7 @@ def _text(array: pa.Array, column: ColumnSchema) -> pa.Array:
         return decimal_text(array)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
-    if _is_text(kind) or pa.types.is_integer(kind):
+    if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return array.cast(pa.string())
     if pa.types.is_large_binary(kind):
         return array.cast(pa.binary())

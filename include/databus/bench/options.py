@@ -46,7 +46,7 @@ class E2EOptions:
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours.
         checks: run our path a second time, with six row checks.
-        transforms: run our path once more, with a Filter that all rows pass, a Mask and a Hash.
+        transforms: run our path once more, with a Filter that all rows pass, a Mask, a Hash and an AddColumn.
         debezium: run Debezium on the same log.
         rounds: runs of our path, with and without checks in turn; their cost is taken over all.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from databus import (
     AcceptedValues,
+    AddColumn,
     Batching,
     Filter,
     Flow,
@@ -46,8 +47,9 @@ _TRANSFORMS = (
     Filter("amount >= 0 AND status <> 'lost' OR customer_id IS NULL"),
     Mask(columns=("title",)),
     Hash(columns=("code",)),
+    AddColumn(gross="CAST(amount * 1.19 AS decimal(14,2))"),
 )
-"""One transform of each kind that looks at values; all rows pass, so that their messages can be counted."""
+"""A filter, two ways to hide a value and a computed column; all rows pass, so that their messages can be counted."""
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,9 +37,11 @@ from databus.records.reports import quarantined
 from databus.runtime import batch as stages
 from databus.runtime.context import RunIdentity
 from databus.runtime.direct.lane import is_direct
+from databus.runtime.live import lane as live_lane
 from tests.integration.conftest import World
 from tests.integration.statements import run_sql
 from tests.integration.test_direct_lane import canonical, seen
+from tests.integration.test_live_lane import Window, counted
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -158,14 +162,24 @@ def test_both_lanes_deliver_hold_back_and_replay_the_same(
     }
 
 
-def test_live_windows_compute_as_batches_do(world: World, database: str) -> None:
+def test_a_live_window_computes_as_a_batch_does(world: World, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_lane, "_READY_WITHIN_S", 500.0)
     desk = Desk(world, database, "FULL")
     live = desk.flow("auto", mode="live")
-    desk.execute(*STATEMENTS)
+    with counted(monkeypatch) as sizes:
+        window = Window(world, SimpleNamespace(flow=live, name=live.name), "live")  # type: ignore[arg-type] # all of it
+        try:
+            for number, statement in enumerate(STATEMENTS, 1):
+                desk.execute(statement)
+                while sum(sizes) < number and window.batches < number:
+                    time.sleep(0.05)
+        finally:
+            window.stop()
     world.run(live)
     reference = desk.flow("spark")
     world.run(reference)
 
+    assert sizes
     assert seen(world, live.name) == seen(world, reference.name)
     assert desk.held(live) == desk.held(reference)
 

@@ -37,14 +37,18 @@ from databus import (
 from databus.binlog.segments.large_values import LargeValueReference
 from databus.core.errors import DatabusError
 from databus.core.flow_specs import TransformSpec
+from databus.expressions.compiled import compile_expression
 from databus.expressions.errors import SparkNeededError
+from databus.expressions.text.json_paths import JsonPath
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.fields import sql_string
 from databus.runtime.direct.reasons import table_lanes
 from databus.runtime.tables.column_lineage import written_tables
 from databus.sinks.memory import clear
 from databus.testing.table_batches import Unrepresentable, table
 from tests.spark.test_compiled_rows import HIDDEN, WIDE, differing, direct, flow_of, placed, through_spark, utc
 from tests.spark.test_direct_lane import TYPES, Recorder, changes, comparable, moved, quarantined
+from tests.unit.expressions.json_documents import PATHS, document
 
 pytestmark = pytest.mark.spark
 
@@ -230,6 +234,36 @@ def test_both_lanes_compute_from_columns_of_every_type(changes_of: Build) -> Non
     found = differing(kinds, direct(rows, specs), through_spark(changes_of, rows, specs))
     assert not found, (seed, found[:2])
     assert {"u64", "day"} <= set(HIDDEN)
+
+
+@pytest.mark.parametrize("documents", [400, 20_000])
+def test_values_inside_json_are_those_of_spark(spark: Any, documents: int) -> None:
+    """Whole and broken texts; with numbers that Java writes anew, as doubles."""
+    seed = random.SystemRandom().getrandbits(32)
+    r = random.Random(seed)
+    texts = [document(r, floats=k % 4 == 0) for k in range(documents)]
+    sql = [f"get_json_object(t, {sql_string(path)}) AS p{k}" for k, path in enumerate(PATHS)]
+    sql += [f"try_cast(get_json_object(t, {sql_string(path)}) AS double) AS d{k}" for k, path in enumerate(PATHS)]
+    theirs = spark.createDataFrame([(text,) for text in texts], "t string").selectExpr(*sql).toArrow().to_pylist()
+    compared = 0
+    for k, path in enumerate(PATHS):
+        for digits in (False, True):
+            known = JsonPath.of(path, digits=digits)
+            assert known is not None
+            for text, row in zip(texts, theirs, strict=True):
+                try:
+                    (ours,) = known.values(pa.array([text])).to_pylist()
+                except SparkNeededError:
+                    continue
+                compared += 1
+                wanted = row[f"{'d' if digits else 'p'}{k}"]
+                if digits:
+                    (ours,) = AS_DOUBLE.evaluate({("v", "row"): pa.array([ours], pa.string())}, 1).to_pylist()
+                assert ours == wanted, (seed, path, text, ours, wanted)
+    assert compared > documents * len(PATHS)
+
+
+AS_DOUBLE = compile_expression("try_cast(v AS double)", lambda *_: "string")
 
 
 FLOW = Flow(

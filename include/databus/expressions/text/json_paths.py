@@ -71,11 +71,19 @@ class JsonPath:
             if kinds[row] == kernels.VALUE:
                 made[row] = self._written(_read(data[starts[row] : stops[row]].tobytes().decode()))
             else:
-                made[row] = self._in_document(_read(texts[row].as_py()))
+                made[row] = self.read(texts[row].as_py())
         return pa.array(made, pa.string())
 
-    def _in_document(self, document: Any) -> str | None:
-        found = _followed(document, self.steps)
+    def read(self, document: str) -> str | None:
+        """Return the value in one text, without the kernel.
+
+        Raises:
+            SparkNeededError: as `values`.
+        """
+        try:
+            found = _followed(_read(document), self.steps)
+        except ValueError:
+            return None
         return None if found is _NOTHING else self._written(found)
 
     def _written(self, value: Any) -> str:
@@ -112,10 +120,15 @@ class _Members(list[tuple[str, Any]]):
     """Members of an object, in order; a name may come twice."""
 
 
+def _refused(name: str) -> Any:
+    raise ValueError(name)
+
+
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_Members,
     parse_int=lambda digits: _Number("0" if digits == "-0" else digits, False),
     parse_float=lambda digits: _Number(digits, True),
+    parse_constant=_refused,
     strict=False,
 )
 

@@ -51,6 +51,7 @@ TOGETHER = (
     (
         "tests/integration/test_sink_search.py",
         "tests/integration/test_sink_search_truncate.py",
+        "tests/integration/test_sink_search_types.py",
         "tests/integration/test_search_conflicts.py",
     ),
     (

@@ -12,9 +12,9 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
+from tests.integration.conftest import NO_PAGES
 from tests.integration.kafka_target import forget_kept
 from tests.ports import ports_from
-from tests.suite.interpreted import spark_conf
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
     dags = Path(os.environ["DATABUS_TEST_DAGS"]) if kept else tmp_path_factory.mktemp("dags")
     write_dags(dags)
     options = SandboxOptions(
-        dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT, spark_conf=spark_conf()
+        dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT, spark_conf=NO_PAGES
     )
     # Below the range from which the kernel takes ports of outgoing connections (32768 on).
     sandbox = Sandbox(home, ports_from=ports_from(25_000), options=options)

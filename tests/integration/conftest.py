@@ -32,9 +32,10 @@ from tests.integration.kafka_target import forget_kept
 from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
 from tests.ports import ports_from
-from tests.suite.interpreted import spark_conf
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
+NO_PAGES = {"spark.ui.enabled": "false"}
+"""Of a Spark whose pages no test looks at."""
 Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 
@@ -108,7 +109,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""
     kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
     home = Path(kept) if kept else tmp_path_factory.mktemp("world")
-    sandbox = Sandbox(home, ports_from=ports_from(31_000), options=SandboxOptions(spark_conf=spark_conf()))
+    sandbox = Sandbox(home, ports_from=ports_from(31_000), options=SandboxOptions(spark_conf=NO_PAGES))
 
     def start(*names: str) -> Sandbox:
         sandbox.up(names)

@@ -14,7 +14,6 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.rows.emit import emit
 from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import transactions
-from tests.suite.interpreted import spark_conf
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +32,6 @@ def spark() -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "1")
         # Not UTC: what is typed must not depend on the session's zone.
         .config("spark.sql.session.timeZone", "America/New_York")
-        .config(map=spark_conf())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from databus.expressions.compiled import Compiled, compile_expression
 from databus.expressions.errors import ExpressionError, NotCompiledError
 from databus.expressions.types import arrow_of
-from tests.suite.interpreted import COMPILED, INTERPRETED
 
 CHUNK = 60
 """Expressions of one select."""
@@ -68,8 +67,9 @@ def session(spark: Any, *, codegen: bool = True) -> Any:
     ours.conf.set("spark.sql.ansi.enabled", "true")
     # Expressions of one select would be evaluated together, also where AND or OR decide before.
     ours.conf.set("spark.sql.subexpressionElimination.enabled", "false")
-    for name, value in (COMPILED if codegen else INTERPRETED).items():
-        ours.conf.set(name, value)
+    if not codegen:
+        ours.conf.set("spark.sql.codegen.wholeStage", "false")
+        ours.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return ours
 
 

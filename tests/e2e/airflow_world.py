@@ -84,7 +84,7 @@ def until(what: str, look: Callable[[], Any], within_s: float = 240) -> Any:
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.2)
+        time.sleep(0.5)  # each look asks the API server, whose answer takes a thirtieth of a second of CPU
     return found
 
 

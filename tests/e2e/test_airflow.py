@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.e2e.airflow_world import AirflowWorld, Run, until
+from tests.e2e.airflow_world import AirflowWorld, Run, flow_file, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -128,6 +128,8 @@ def test_a_run_that_is_given_a_range_is_refused_and_told_who_takes_one(airflow: 
 
 
 def test_an_outage_is_retried_and_nothing_is_lost(airflow: AirflowWorld) -> None:
+    flow_file(airflow.dags, "e2e_outage")
+    airflow.knows({"e2e_outage"})
     airflow.writer.run(50)
     airflow.catch_up("e2e_outage")
     airflow.sandbox.kill("kafka")
@@ -158,6 +160,11 @@ def test_kill_9_of_the_task(airflow: AirflowWorld) -> None:
     ("flow", "state"), [("e2e_cancel", "failed"), ("e2e_marked", "success"), ("e2e_cancel_submit", "failed")]
 )
 def test_a_cancel_drains_and_releases(airflow: AirflowWorld, flow: str, state: str) -> None:
+    if flow == "e2e_marked":
+        flow_file(airflow.dags, flow, max_rows=400)
+    elif flow == "e2e_cancel_submit":
+        flow_file(airflow.dags, flow, engine="submit", max_rows=2000)
+    airflow.knows({flow})
     with airflow.writing():
         run = airflow.trigger(flow)
         airflow.in_mid_batch(flow)

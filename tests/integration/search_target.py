@@ -26,15 +26,10 @@ ORDERS = TableSchema(0, "shop", "Orders", (), ("id",))
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def sandbox(started):
-    """Both servers."""
-    return started(*ENGINES)
-
-
 @pytest.fixture(scope="module", params=ENGINES)
-def connection(request, sandbox):
-    host, port = sandbox.address(request.param).split(":")
+def connection(request, started):
+    """One server after the other; each is started by the first test that asks for it."""
+    host, port = started(request.param).address(request.param).split(":")
     return Connection(conn_id="search", conn_type=request.param, host=host, port=int(port))
 
 

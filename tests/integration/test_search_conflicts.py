@@ -11,7 +11,7 @@ from tests.integration.search_proxy import proxy
 from tests.integration.search_target import arrow, change, plan
 
 pytestmark = pytest.mark.integration
-sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+connection, client, target = given.connection, given.client, given.target
 
 FILE = "bin.000009"
 

@@ -14,7 +14,7 @@ from tests.integration.search_proxy import proxy
 from tests.integration.search_target import change
 
 pytestmark = pytest.mark.integration
-sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+connection, client, target = given.connection, given.client, given.target
 
 
 def test_a_server_that_is_down_is_named(target, connection):

@@ -8,7 +8,7 @@ from tests.integration import search_target as given
 from tests.integration.search_target import change
 
 pytestmark = pytest.mark.integration
-sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+connection, client, target = given.connection, given.client, given.target
 
 MOVED = (
     change("d", 1, None, 200, absent=["n"], other=2),

@@ -16,7 +16,7 @@ from tests.integration import search_target as given
 from tests.integration.search_target import change
 
 pytestmark = pytest.mark.integration
-sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+connection, client, target = given.connection, given.client, given.target
 
 
 def orders(**columns):

@@ -26,7 +26,7 @@ from tests.integration import search_target as given
 from tests.integration.search_target import change
 
 pytestmark = pytest.mark.integration
-sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+connection, client, target = given.connection, given.client, given.target
 
 
 @pytest.mark.parametrize("place", [(0, 1, 4), (3, 812, 4411), (1023, (1 << 19) - 1, (1 << 34) - 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.ports import PROCESSES
+from tests.suite.tiers import FULL
 
 _AIRFLOW = "tests/e2e/"
 """Waits for Airflow half of its time."""
@@ -27,6 +29,8 @@ _SERVERS = ("tests/integration/", _AIRFLOW)
 
 LIGHT = ("tests/unit/", "tests/airflow/", "tests/dags/")
 """Tests in these start no servers."""
+
+_FIRST = "gw0"
 
 _THIRD = "gw2"
 
@@ -51,6 +55,7 @@ TOGETHER = (
     (
         "tests/integration/test_sink_search.py",
         "tests/integration/test_sink_search_truncate.py",
+        "tests/integration/test_sink_search_types.py",
         "tests/integration/test_search_conflicts.py",
     ),
     (
@@ -70,6 +75,14 @@ ROOM_GIB = 4.0
 SCARCE_GIB = 2.0
 """Memory below which the third process ends, and its set of servers with it."""
 
+_LEFT_TO_THE_FIRST = 2
+"""Groups that ask for all servers, Spark among them, which no other process starts a set of them for."""
+
+_ASKS_FOR_ALL = re.compile(r"\bworld: World\b")
+_HAS_ITS_OWN = "def world("
+
+_ROOT = Path(__file__).parents[2]
+
 _SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
 
@@ -79,6 +92,7 @@ _UNMEASURED_SERVER_TEST_S = 20.0
 class ByFile(LoadScopeScheduling):
     """A file's tests are taken together, and those of some packages.
 
+    The first takes those that ask for all servers, Spark among them, so that the others need not start a set of these.
     Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
     the cores busy meanwhile. There are never more than three sets of servers: Airflow's goes with the last test of its.
     A fourth takes tests without servers, from the first moment on; the others take these last.
@@ -139,11 +153,32 @@ def next_group(process: str, waiting: Collection[str], beside: Collection[str], 
     others = [group for group in waiting if not group.startswith(LIGHT)]
     if process == _FOURTH:
         return light
-    if process != _THIRD:
-        return next((group for group in others if group != _AIRFLOW or _THIRD not in beside), light)
-    if _AIRFLOW in others:
+    if process == _THIRD and _AIRFLOW in others:
         return _AIRFLOW
-    return next((group for group in others if roomy or not beside or not group.startswith(_SERVERS)), light)
+    if process == _THIRD:
+        others = [group for group in others if roomy or not beside or not group.startswith(_SERVERS)]
+    else:
+        others = [group for group in others if group != _AIRFLOW or _THIRD not in beside]
+    of_all = [group for group in others if asks_for_all(group)]
+    apart = [group for group in others if group not in of_all]
+    if process != _FIRST and _FIRST not in beside:
+        return next(iter(others), light)
+    if process == _FIRST:
+        return next(iter((*of_all, *apart)), light)
+    return next(iter(apart), light or next(iter(of_all[:-_LEFT_TO_THE_FIRST]), None))
+
+
+@cache
+def asks_for_all(group: str) -> bool:
+    """Tell whether a group's tests ask for the set of all servers (`world`), of which Spark takes longest to start."""
+    files = next((files for files in TOGETHER if files[0] == group), (group,))
+    whole = {f"tests/{entry.file}" for entry in FULL if not entry.test and not entry.case}
+    texts = [(_ROOT / file).read_text(encoding="utf-8") for file in files if _is_read(file, whole)]
+    return any(_ASKS_FOR_ALL.search(text) is not None and _HAS_ITS_OWN not in text for text in texts)
+
+
+def _is_read(file: str, whole: Collection[str]) -> bool:
+    return file.startswith(_SERVERS[0]) and file not in whole and (_ROOT / file).is_file()
 
 
 def waits(process: str, waiting: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,22 @@ _KINDS = (
 """A word of the command line → what the process is; the first that fits."""
 
 
+_NOTED_S = 0.2
+"""Seconds of a test from which its processes are looked at, which takes some 10 ms."""
+
+
 class RunProfile:
-    """One process' part of a run's profile: a file of JSON lines."""
+    """One process' part of a run's profile: a file of JSON lines.
+
+    A test's `all_cpu_s` are the CPU seconds of this process and of all that it started, servers too, since the last
+    test that took long enough to be looked at.
+    """
 
     def __init__(self, folder: Path, worker: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"{worker}.jsonl").open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
+        self._used_s = _used_of_all()
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append a line."""
@@ -66,7 +76,24 @@ class RunProfile:
         try:
             return (yield)
         finally:
-            self.write("test", test=item.nodeid, s=time.monotonic() - began, cpu_s=time.process_time() - cpu)
+            took = time.monotonic() - began
+            self.write("test", test=item.nodeid, s=took, cpu_s=time.process_time() - cpu, all_cpu_s=self._since(took))
+
+    def _since(self, took: float) -> float | None:
+        if took < _NOTED_S:
+            return None
+        used, self._used_s = self._used_s, _used_of_all()
+        return max(0.0, self._used_s - used)
+
+
+def _used_of_all() -> float:
+    """Return the CPU seconds of this process and its descendants, those that have ended too."""
+    here = psutil.Process()
+    used = 0.0
+    for process in (here, *here.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            used += sum(process.cpu_times()[:4])
+    return used
 
 
 class _Starts(logging.Handler):
@@ -159,6 +186,9 @@ def _tables(folder: Path, slowest: int) -> Iterator[str]:
     yield "\n| slowest tests | s |\n|---|---|"
     for e in sorted(tests, key=lambda e: -e["s"])[:slowest]:
         yield f"| {e['test'].removeprefix('tests/')} | {e['s']:.0f} |"
+    yield "\n| tests that take most of the cores, with their servers | CPU s | s |\n|---|---|---|"
+    for e in sorted(tests, key=lambda e: -(e.get("all_cpu_s") or 0))[:slowest]:
+        yield f"| {e['test'].removeprefix('tests/')} | {e.get('all_cpu_s') or 0:.1f} | {e['s']:.0f} |"
 
 
 def main(arguments: Sequence[str]) -> int:

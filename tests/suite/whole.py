@@ -6,9 +6,12 @@ ended that had said it was done.
 
 from __future__ import annotations
 
+import faulthandler
 import signal
+import tempfile
 import time
 from collections.abc import Collection, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,15 @@ and kills them after 10."""
 
 _KILLED_AFTER_S = 10.0
 """Pytest-xdist's own bound (NodeManager.EXIT_TIMEOUT) for a process that had said it was done."""
+
+_STANDS_AFTER_S = 6.0
+"""Seconds after its last test from which a process that goes on notes where it stands."""
+
+_STANDS = "stands_in"
+"""Of what a process is given: the file for that."""
+
+_LINES = 40
+"""Of where a process stood, as they are told."""
 
 
 class Whole:
@@ -35,12 +47,20 @@ class Whole:
         self._gateways: list[Any] = []
         self._nodes: list[Any] = []
         self._notes: list[str] = []
+        self._standing: dict[str, Path] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.why = ""
         """Why the run was cut off, once it has ended; "" where it was not."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         self._gateways.append(gateway)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="databus-stands-")
+        self._standing[node.gateway.id] = Path(self._folder.name, node.gateway.id)
+        node.workerinput[_STANDS] = str(self._standing[node.gateway.id])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -84,6 +104,8 @@ class Whole:
             terminalreporter.write_line(note, yellow=True)
         if self.why:
             terminalreporter.write_sep("=", f"cut off: {self.why}", red=True)
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _why(self, session: pytest.Session, exitstatus: int) -> str:
         found = [f"process {name} {how}" for name, how in sorted(self._lost.items())]
@@ -103,8 +125,14 @@ class Whole:
                 self._lost[gateway.id] += f" ({_how(code)})"
             elif code == -signal.SIGKILL and not patient:
                 self._notes.append(f"process {gateway.id} did not end after its last test, and was killed")
+                self._notes += self._stood(gateway.id)
             elif code:
                 self._lost[gateway.id] = f"died as it ended, after its last test ({_how(code)})"
+
+    def _stood(self, process: str) -> list[str]:
+        """Return where a process that did not end stood, thread by thread."""
+        file = self._standing.get(process)
+        return file.read_text(encoding="utf-8").splitlines()[:_LINES] if file is not None and file.exists() else []
 
     def _let_processes_end(self) -> None:
         """Wait for processes that were interrupted too, as a terminal does it: they stop their servers now."""
@@ -117,6 +145,17 @@ class Whole:
                 return  # asked for once more: at once
             except Exception as error:  # noqa: BLE001 - what a process died of is no matter here; it has ended
                 self._notes.append(f"process {node.gateway.id}: {error or type(error).__name__}")
+
+
+class Ending:
+    """Has a process of a run note where it stands, where it goes on after its last test."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        faulthandler.dump_traceback_later(_STANDS_AFTER_S, file=self._file.open("w", encoding="utf-8"))
 
 
 def _how(code: int | None) -> str:
@@ -133,6 +172,9 @@ def watched(config: pytest.Config) -> Whole:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch each run."""
-    if not hasattr(config, "workerinput"):
+    """Watch each run; its processes note where they stand at the end."""
+    given: dict[str, str] | None = getattr(config, "workerinput", None)
+    if given is None:
         watched(config)
+    elif _STANDS in given:
+        config.pluginmanager.register(Ending(Path(given[_STANDS])), "ending")

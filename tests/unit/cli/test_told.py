@@ -138,14 +138,19 @@ def test_alerts_of_the_other_flows_are_listed_beside_one_that_cannot_be_looked_a
     assert CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)]).exit_code == 2
 
 
-def test_a_request_without_an_answer_is_told_by_our_errors_alone(tmp_path: Path) -> None:
-    library = logging.getLogger("opensearch")
+def test_a_request_without_an_answer_is_told_by_our_errors_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, other = logging.getLogger("opensearch"), logging.getLogger("kazoo")
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # of a process of its own
+    level = other.level
     try:
         for words, warns in (([], False), (["--verbose"], True), (["--debug"], True)):
             CliRunner().invoke(app, [*words, "flows", "list", "--dags", str(tmp_path)])
             assert library.isEnabledFor(logging.WARNING) == warns
     finally:
         library.setLevel(logging.NOTSET)
+        other.setLevel(level)
 
 
 def test_an_error_of_decoding_names_flow_and_connection(tmp_path: Path) -> None:

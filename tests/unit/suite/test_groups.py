@@ -10,7 +10,7 @@ from tests.unit.suite.inner_run import PYTEST, environment
 
 E2E, SERVERS, SPARK, UNIT = (
     "tests/e2e/",
-    "tests/integration/test_kill.py",
+    "tests/integration/test_mirror.py",
     "tests/spark/",
     "tests/unit/core/test_lag.py",
 )
@@ -65,6 +65,14 @@ def test_the_third_process_alone_waits_for_airflow(
 
 def test_the_third_process_begins_with_airflow_wherever_it_stands_and_then_takes_server_tests() -> None:
     assert taken("gw2", (SERVERS, UNIT, E2E, SPARK), ("gw0", "gw1")) == (E2E, SERVERS, SPARK, UNIT)
+
+
+def test_the_first_process_takes_what_asks_for_all_servers_and_the_others_last_but_for_some() -> None:
+    of_all = ("tests/integration/test_kill.py", "tests/integration/test_cli.py", "tests/integration/test_path.py")
+    assert taken("gw0", (SERVERS, *of_all, UNIT), ("gw1", "gw2")) == (*of_all, SERVERS, UNIT)
+    assert taken("gw1", (*of_all, SERVERS, SPARK, UNIT), ("gw0", "gw2")) == (SERVERS, SPARK, UNIT, of_all[0])
+    assert taken("gw2", (*of_all, SERVERS, E2E, UNIT), ("gw0", "gw1")) == (E2E, SERVERS, UNIT, of_all[0])
+    assert taken("gw1", (*of_all, SERVERS, UNIT), ("gw2",)) == (*of_all, SERVERS, UNIT)
 
 
 def test_what_has_servers_is_taken_first_whatever_takes_longer() -> None:

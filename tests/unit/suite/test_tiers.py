@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,19 @@ def function_of(nodeid: str) -> str:
 
 
 def test_each_entry_has_tests_and_what_it_says_stays_does(collected: list[str]) -> None:
-    stay = {test for test in collected if not any(entry.has(test) for entry in FULL)}
+    of_file, entries = defaultdict[str, list[str]](list), defaultdict[str, list[Full]](list)
+    for entry in FULL:
+        entries[entry.file].append(entry)
+    for test in collected:
+        of_file[test.partition("::")[0].removeprefix("tests/")].append(test)
     whole_files = {f"tests/{entry.file}" for entry in FULL if not entry.test and not entry.case}
     wrong = []
     for entry in FULL:
-        tests = [test for test in collected if entry.has(test)]
+        tests = [test for test in of_file[entry.file] if entry.has(test)]
+        stay = {test for test in of_file[entry.file] if not any(other.has(test) for other in entries[entry.file])}
         functions = {function_of(test) for test in tests}
         roots = (ROOT / "tests", ROOT / "tests" / Path(entry.file).parent)
-        beside = [function_of(test) for test in stay if test.startswith(f"tests/{entry.file}::")]
+        beside = [function_of(test) for test in stay]
 
         def files(pattern: str, roots: tuple[Path, ...] = roots) -> set[str]:
             found = {path.relative_to(ROOT).as_posix() for root in roots for path in root.glob(pattern)}

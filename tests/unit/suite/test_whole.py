@@ -28,6 +28,18 @@ if os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':
     atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
 """
 
+_NEVER_ENDS = """
+import atexit, os, time
+from tests.suite import whole
+from xdist.workermanage import NodeManager
+NodeManager.EXIT_TIMEOUT = whole._KILLED_AFTER_S = 3
+whole._STANDS_AFTER_S = 0.5
+def stands_here():
+    time.sleep(60)
+if os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':
+    atexit.register(stands_here)
+"""
+
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder, in groups."""
@@ -65,6 +77,15 @@ def test_a_process_that_dies_as_python_ends_fails_the_run(tmp_path: Path) -> Non
     assert "13 passed" in done.stdout
     assert done.returncode == 1, done.stdout
     assert "cut off: process gw1 died as it ended, after its last test (SIGSEGV)" in done.stdout
+
+
+def test_where_a_process_stands_that_does_not_end_is_told(tmp_path: Path) -> None:
+    write_tests(tmp_path, "def test_it(): pass")
+    (tmp_path / "conftest.py").write_text(_NEVER_ENDS)
+    done = run(tmp_path, "-n", "2", *IN_PROCESSES)
+    assert done.returncode == 0, done.stdout
+    told = done.stdout.partition("process gw1 did not end after its last test, and was killed")[2]
+    assert " in stands_here" in told, done.stdout
 
 
 @pytest.mark.parametrize("processes", ["0", "3"])

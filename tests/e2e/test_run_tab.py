@@ -20,6 +20,7 @@ from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till, till_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
+FLOWS = "/databus/api/v1/flows"
 ROLES = {"viewer": "viewer", "user": "user", "op": "op", "admin": "admin", OUTSIDER: "viewer", "nobody": ""}
 READ, FILTERED = len(ORDERS) + len(ITEMS) + len(VISITS), len(VISITS)
 HELD = sum(email is None for _, email, _, _ in ORDERS)
@@ -152,6 +153,25 @@ def test_data_docs_are_opened_from_the_run(till: Till, page: Page, tmp_path: Pat
     page.open(f"{till.run.api.root}/dags/{till.name}")
 
 
+def test_the_page_of_flows_shows_what_is_wrong_first(
+    airflow: AirflowWorld, till: Till, page: Page, tmp_path: Path
+) -> None:
+    page.listen()
+    page.open(f"{till.run.api.root}/plugin/databus?q={till.name}")
+    row = f'[data-testid="flow {till.name}"]'
+    assert page.text(f"{row} .state") == "!Rows held"
+    cells = page.value(f"[...document.querySelector('{row}').cells].map(c => c.textContent)")
+    assert f"checks hold back {HELD} row" in cells[1]
+    assert cells[-1] == str(HELD)
+    assert page.value("document.querySelectorAll('tbody tr').length") == 1
+    link = page.value(f"[...document.querySelectorAll('{row} a')].find(a => a.textContent.startsWith('Open run')).href")
+    assert link == tab(till.run.api.root, till)
+    look(page, "flows_light", tmp_path)
+    page.value("document.documentElement.classList.add('dark')")
+    look(page, "flows_dark", tmp_path)
+    assert page.complaints == []
+
+
 def plugin() -> Any:
     return importlib.import_module("databus.airflow.plugin").DatabusPlugin
 
@@ -180,13 +200,19 @@ def plugin_routes(till: Till) -> list[tuple[str, str]]:
 
 def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
     routes = plugin_routes(till)
-    assert {("GET", data(till)), ("GET", data(till, "/data-docs"))} <= set(routes)
+    assert {("GET", data(till)), ("GET", data(till, "/data-docs")), ("GET", FLOWS)} <= set(routes)
     tokens = {user: server.token(user) for user in ROLES}
     for method, path in routes:
         assert server.ask(method, path).status_code == 401, path
         assert server.ask(method, path, "forged").status_code == 403, path
-        for user in ("nobody", OUTSIDER):
-            assert server.ask(method, path, tokens[user]).status_code == 403, (user, path)
+        assert server.ask(method, path, tokens["nobody"]).status_code == 403, path
+        if path == FLOWS:  # shows each of them what they may see
+            assert till.name not in {
+                flow["flow"] for flow in server.ask(method, path, tokens[OUTSIDER]).json()["flows"]
+            }
+            assert till.name in {flow["flow"] for flow in server.ask(method, path, tokens["viewer"]).json()["flows"]}
+        else:
+            assert server.ask(method, path, tokens[OUTSIDER]).status_code == 403, path
         reads = method in {"GET", "HEAD", "OPTIONS"}
         assert server.ask(method, path, tokens["viewer"]).status_code == (200 if reads else 403), (method, path)
         for user in ("user", "op", "admin"):

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC
+from dataclasses import replace
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import RecordingError
+from databus.core.state.plan import LostRange
 from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
+from databus.records.overview import overview
 from databus.records.provenance import Provenance
 from databus.records.quality.result import evaluate_run
+from databus.records.quarantine import HeldRows, Selection
 from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
 from databus.records.recorder import SqlRecorder
@@ -96,6 +101,24 @@ def test_reports_quarantine_and_sums_are_the_same_on_both(url):
         assert len(rows) == 600
         assert {row.cause for row in rows} == {"ü\n'x'"}
         assert reports.newest("orders_to_kafka")[0].batch == 2
+
+
+def test_the_overview_of_flows_is_the_same_on_both(url):
+    now = NOON + timedelta(minutes=6)
+    with SqlRecorder.open(url) as recorder:
+        for batch in (1, 2):
+            recorder.record(report(batch, committed_at=NOON))
+        recorder.record(report(7, flow="other", committed_at=now, tables={"shop.orders": TableCounts(12, 0, 0, 12)}))
+        passed = report(1, flow="passed")
+        recorder.record(replace(passed, lost=LostRange(passed.plan.range, "purged: mysql-bin.000001")))
+        recorder.record(report(1, flow="other.backfill-missing-0123456789ab-0"))
+        recorder.quarantine("other", 7, [held("e1"), held("e2"), held("e2", stage="search")])
+        rows = HeldRows(recorder.store, "other")
+        rows.discard(rows.select(Selection(event_ids=("e1",))), ("me", "wrong", now))
+        found = {flow.flow: flow for flow in overview(recorder.store, now)}
+    shown = {name: (flow.batch, flow.recent_rows, flow.held_rows, flow.refused_rows) for name, flow in found.items()}
+    assert shown == {"orders_to_kafka": (2, 0, 0, 0), "other": (7, 12, 1, 1), "passed": (1, 12, 0, 0)}
+    assert (found["passed"].lost, found["passed"].gaps_passed) == ("purged: mysql-bin.000001", 1)
 
 
 def test_a_batch_is_looked_up_by_plain_sql_on_both(url, monkeypatch):

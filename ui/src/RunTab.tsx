@@ -1,7 +1,8 @@
 import { Fragment, useEffect, useState, type ReactNode } from "react";
 
+import { Refused } from "./api";
 import { LineageGraph } from "./LineageGraph";
-import { addressOf, fetchRun, Refused, type Check, type Expectation, type Run, type Snapshot } from "./run";
+import { addressOf, fetchRun, type Check, type Expectation, type Run, type Snapshot } from "./run";
 import { Table } from "./Table";
 
 const REFRESH_MS = 10_000;

@@ -1,3 +1,5 @@
+import { address, fetchJson } from "./api";
+
 /** What GET /databus/api/v1/dags/{dag_id}/runs/{run_id} answers. */
 export type Counts = { read: number; filtered: number; quarantined: number; dispatched: number; superseded?: number; snapshot?: number };
 export type Node = { id: string; kind: string; label: string; column: number };
@@ -37,26 +39,15 @@ export type Run = {
   graph: { nodes: Node[]; edges: Edge[] };
 };
 
-export class Refused extends Error {
-  constructor(readonly status: number, message: string) {
-    super(message);
-  }
-}
-
 /** The address of a run's data, or of something below it. */
 export function addressOf(dagId: string, runId: string, below = ""): string {
-  const root = new URL(document.querySelector("base")?.href ?? "/", window.location.origin);
-  const path = `databus/api/v1/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(runId)}${below}`;
-  return new URL(path, root).href;
+  return address(pathOf(dagId, runId) + below);
 }
 
-/** Fetch a run; the host's cookie carries who asks. */
-export async function fetchRun(dagId: string, runId: string, signal: AbortSignal): Promise<Run> {
-  const answer = await fetch(addressOf(dagId, runId), { signal, credentials: "same-origin" });
-  if (!answer.ok) {
-    const body = (await answer.json().catch(() => ({}))) as { detail?: { message?: string } | string };
-    const detail = typeof body.detail === "string" ? body.detail : body.detail?.message;
-    throw new Refused(answer.status, detail ?? answer.statusText);
-  }
-  return (await answer.json()) as Run;
+export function fetchRun(dagId: string, runId: string, signal: AbortSignal): Promise<Run> {
+  return fetchJson<Run>(pathOf(dagId, runId), signal);
+}
+
+function pathOf(dagId: string, runId: string): string {
+  return `databus/api/v1/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(runId)}`;
 }

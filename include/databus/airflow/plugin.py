@@ -1,4 +1,4 @@
-"""Airflow's plugin: the tab on a run, the timetables of flows, and modules loaded before Airflow forks.
+"""Airflow's plugin: the page of flows, the tab on a run, timetables, and modules loaded before Airflow forks.
 
 It registers by the package's entry point (`airflow.plugins`), under one name: Airflow refuses a second plugin of the
 same name on its first page, and a task's process reads no entry point that comes after one.
@@ -26,10 +26,17 @@ _PREFIX = "/databus"
 
 
 def _app() -> Any:
+    from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-    from airflow.api_fastapi.core_api.security import requires_access_dag
+    from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+    from fastapi import Depends
 
-    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), _BUNDLE)
+    who, may_list = Depends(get_user), Depends(requires_access_dag("GET"))
+
+    def readable(user: Any = who, _listed: Any = may_list) -> set[str]:
+        return get_auth_manager().get_authorized_dag_ids(user=user)
+
+    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
 
 
 def _bundle_url() -> str:
@@ -43,7 +50,7 @@ def _bundle_url() -> str:
 
 
 class DatabusPlugin(AirflowPlugin):
-    """Mounts the routes, adds the tab, registers the timetables, and listens for the start of Airflow's jobs."""
+    """Mounts routes, adds the page and the tab, registers timetables, and listens for the start of Airflow's jobs."""
 
     name = "databus"
     timetables: ClassVar[list[Any]] = [StaggeredTimetable]
@@ -55,5 +62,14 @@ class DatabusPlugin(AirflowPlugin):
             "url_route": "databus-run",
             "bundle_url": _bundle_url(),
             "destination": "dag_run",
-        }
+        },
+        {
+            "name": "Databus flows",
+            "url_route": "databus",
+            "bundle_url": _bundle_url(),
+            "destination": "nav",
+            "nav_top_level": True,
+            "icon": f"{_PREFIX}/static/databus.svg",
+            "icon_dark_mode": f"{_PREFIX}/static/databus-dark.svg",
+        },
     ]

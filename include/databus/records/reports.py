@@ -1,4 +1,4 @@
-"""Reading what batches did: batches of a run, the newest batch of each flow, the sum of a run."""
+"""Reading what batches did: batches of a run, the newest of a flow, rows held back."""
 
 from __future__ import annotations
 
@@ -55,11 +55,6 @@ class Reports:
         """Return the newest batches of a flow, newest first."""
         found = sa.select(t.batches.c.id).where(t.batches.c.flow == flow).order_by(t.batches.c.id.desc()).limit(last)
         return self._select(t.batches.c.id.in_(found))[::-1]
-
-    def newest_of_each_flow(self) -> dict[str, BatchRecord]:
-        """Return the newest batch of every flow."""
-        found = sa.select(sa.func.max(t.batches.c.id)).group_by(t.batches.c.flow)
-        return {record.flow: record for record in self._select(t.batches.c.id.in_(found))}
 
     def quarantined(self, flow: str, limit: int = 1000) -> list[RejectedRow]:
         """Return rows held back, those last held back first."""

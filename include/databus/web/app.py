@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ _APART = "sandbox allow-scripts allow-popups"
 Guard = Callable[..., Any]
 """A FastAPI dependency that refuses a request; finds the DAG in the path's `dag_id`."""
 
+Readable = Callable[..., Any]
+"""A FastAPI dependency that gives the ids of the DAGs that who asks may see; refuses who may see none at all."""
 
-def create_app(guard: Guard, bundle: Path) -> FastAPI:
+
+def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
     """Return the application.
 
     Every data route stands behind the guard: an application that Airflow mounts is open by default. The bundle is
@@ -26,6 +30,7 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
 
     Args:
         guard: refuses a user without access to the DAG named in the path.
+        readable: says which DAGs a user may see.
         bundle: folder of the built pages.
     """
     from fastapi import APIRouter, Depends, FastAPI, HTTPException
@@ -33,19 +38,34 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
     from fastapi.staticfiles import StaticFiles
 
     from databus import __version__
+    from databus.ops.flows.overview import flows_view
     from databus.ops.runs.view import docs_page, run_view
 
     # The description of the routes would be open: it is left out.
     app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     guarded = APIRouter(prefix="/api/v1", dependencies=[Depends(guard)])
 
+    @contextmanager
+    def recorded() -> Iterator[None]:
+        try:
+            yield
+        except RecordingError as error:
+            raise HTTPException(503, {"code": error.code, "message": error.message, "hint": error.hint}) from error
+
+    seen = Depends(readable)
+
+    def flows(dags: Any = seen) -> dict[str, Any]:
+        """All flows that have moved a batch and that who asks may see."""
+        with recorded():
+            return flows_view(dags)
+
+    app.add_api_route("/api/v1/flows", flows, methods=["GET"])
+
     @guarded.get("/dags/{dag_id}/runs/{run_id}")
     def run(dag_id: str, run_id: str) -> dict[str, Any]:
         """Inputs and outputs of one run; 404 when nothing is recorded of it."""
-        try:
+        with recorded():
             found = run_view(dag_id, run_id)
-        except RecordingError as error:
-            raise HTTPException(503, {"code": error.code, "message": error.message, "hint": error.hint}) from error
         if found is None:
             raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
         return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fastapi import HTTPException, Request
@@ -33,7 +36,11 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
         if request.path_params["dag_id"] == "hidden":
             raise HTTPException(403, "Forbidden")
 
-    return TestClient(FirstUse(lambda: create_app(guard, tmp_path)))
+    return TestClient(FirstUse(lambda: create_app(guard, _shop, tmp_path)))
+
+
+def _shop() -> set[str]:
+    return {"orders_to_kafka", "renamed"}
 
 
 def test_a_run_shows_inputs_outputs_counts_quality_and_lineage(client: TestClient) -> None:
@@ -141,7 +148,7 @@ def test_nothing_but_the_bundle_is_open(client: TestClient, tmp_path: Path) -> N
     assert client.get("/static/main.js").text == "bundle"
     for path in ("/docs", "/openapi.json", "/redoc", "/static/records.db/.."):
         assert client.get(path).status_code == 404, path
-    app = create_app(_closed, tmp_path)
+    app = create_app(_closed, _closed, tmp_path)
     routes = [route for route in app.routes if getattr(route, "path", "").startswith("/api")]
     assert routes
     for route in routes:
@@ -150,3 +157,44 @@ def test_nothing_but_the_bundle_is_open(client: TestClient, tmp_path: Path) -> N
 
 def _closed() -> None:
     raise HTTPException(403)
+
+
+def flows(client: TestClient) -> dict[str, dict[str, Any]]:
+    return {flow["flow"]: flow for flow in client.get("/api/v1/flows").raise_for_status().json()["flows"]}
+
+
+def test_the_flows_that_a_person_may_see_are_shown_with_their_newest_batch(client: TestClient, tmp_path: Path) -> None:
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        recorder.record(report(1, "r1", flow="hidden"))
+        recorder.record(report(1, "r1", flow="orders_to_kafka.backfill-missing-0123456789ab-0"))
+    (name,) = shown = flows(client)
+    assert name == "orders_to_kafka"
+    assert (shown[name]["dag_id"], shown[name]["last_batch"]["number"]) == (name, 2)
+    assert shown[name]["last_batch"]["run_id"] == "r1"
+    assert (shown[name]["snapshot"], shown[name]["gaps_passed"]) == (None, 0)
+
+
+def test_a_flow_is_shown_under_the_dag_that_ran_it(client: TestClient, tmp_path: Path) -> None:
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        url = "https://airflow/dags/renamed/runs/r1"
+        recorder.record(replace(report(1, "r1", flow="carts_to_kafka"), run_url=url))
+        recorder.record(replace(report(1, "r1", flow="other"), run_url=url.replace("renamed", "hidden")))
+    assert {flow["flow"]: flow["dag_id"] for flow in flows(client).values()} == {
+        "carts_to_kafka": "renamed",
+        "orders_to_kafka": "orders_to_kafka",
+    }
+
+
+def test_records_that_do_not_answer_are_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABUS_RECORDS_URL", "sqlite:////proc/none/records.db")
+    answer = client.get("/api/v1/flows")
+    assert (answer.status_code, set(answer.json()["detail"])) == (503, {"code", "message", "hint"})
+
+
+def test_the_first_flow_of_the_empty_page_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "ui" / "src" / "FlowsPage.tsx").read_text()
+    code = page.split("const FIRST_FLOW = `")[1].split("`")[0]
+    monkeypatch.setitem(sys.modules, "databus.airflow", SimpleNamespace(flow_dag=lambda flow, **_: flow))
+    found: dict[str, Any] = {}
+    exec(compile(code, "first_flow.py", "exec"), found)
+    assert found["dag"].name == "orders_to_kafka"

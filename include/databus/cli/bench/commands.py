@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import typer
 
 from databus.cli.bench import mirrors as bench_mirrors
 from databus.cli.bench import path as bench_path
 from databus.cli.bench import plane as bench_plane
 
-app = typer.Typer(help="Measure speed on real servers, which are started and removed.", no_args_is_help=True)
+_HELP = "Measure speed on real servers, which are started and removed."
+app = typer.Typer(help=_HELP, no_args_is_help=True)
+
+
+@app.callback(help=_HELP)
+def end_when_asked_to() -> None:
+    """End a benchmark that is sent SIGTERM as Ctrl-C does, so that its servers end with it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
 
 for _command in (
     bench_path.decode,

@@ -1,0 +1,214 @@
+import { useEffect, useRef, useState } from "react";
+
+import { address, Refused } from "./api";
+import { count, fetchDags, fetchFlows, flowsOf, SIGNS, type Dag, type Flow, type Recorded, type State } from "./flows";
+import { THEME } from "./theme";
+
+const EVERY = { "5 s": 5_000, "30 s": 30_000, off: 0 };
+type Every = keyof typeof EVERY;
+const KEPT = "databus.refresh";
+const DAGS_MS = 30_000;
+
+const FIRST_FLOW = `from datetime import timedelta
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.airflow import flow_dag
+
+orders = Flow(
+    name="orders_to_kafka",
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)),
+    sinks=(Kafka(conn_id="kafka_east", topic="cdc.orders"),),
+)
+dag = flow_dag(orders, every=timedelta(minutes=1))`;
+
+type Seen = { asOf: string; recorded: Recorded[] };
+type Dags = { dags: Dag[]; failed: Set<string>; at: number };
+
+/** All flows that a person may see: what is wrong stands first. */
+export function FlowsPage() {
+  const [seen, setSeen] = useState<Seen>();
+  const [dags, setDags] = useState<Dags>();
+  const [error, setError] = useState<Error>();
+  const [every, setEvery] = useState<Every>(() => kept());
+  const [sought, setSought] = useAddress("q");
+  const [only, setOnly] = useAddress("state");
+  const box = useRef<HTMLInputElement>(null);
+  const looked = useRef(0);
+
+  useEffect(() => {
+    const leave = new AbortController();
+    const look = async () => {
+      if (document.hidden) return;
+      try {
+        if (Date.now() - looked.current > DAGS_MS) {
+          const found = await fetchDags(leave.signal);
+          looked.current = Date.now();
+          setDags({ ...found, at: looked.current });
+        }
+        const { as_of, flows } = await fetchFlows(leave.signal);
+        setSeen({ asOf: as_of, recorded: flows });
+        setError(undefined);
+      } catch (reason) {
+        if (!leave.signal.aborted) setError(reason as Error);
+      }
+    };
+    void look();
+    const shown = () => void look();
+    document.addEventListener("visibilitychange", shown);
+    const timer = EVERY[every] ? window.setInterval(() => void look(), EVERY[every]) : 0;
+    return () => { leave.abort(); window.clearInterval(timer); document.removeEventListener("visibilitychange", shown); };
+  }, [every]);
+
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+      if (event.key === "/" && !typing) { event.preventDefault(); box.current?.focus(); }
+      if (event.key === "Escape" && event.target === box.current) { setSought(""); box.current?.blur(); }
+    };
+    window.addEventListener("keydown", press);
+    return () => window.removeEventListener("keydown", press);
+  }, []);
+
+  if (!seen || !dags) return <section className="databus" role="status"><style>{THEME}</style>{error ? told(error) : "Loading …"}</section>;
+  const all = flowsOf(seen.recorded, dags.dags, dags.failed);
+  const found = all.filter((flow) => matches(flow, sought));
+  const shown = found.filter((flow) => !only || flow.state === only);
+  const held = all.reduce((sum, flow) => sum + (flow.recorded?.held_rows ?? 0), 0);
+  const rate = all.reduce((sum, flow) => sum + (flow.recorded?.rows_per_second ?? 0), 0);
+  return (
+    <section className="databus" data-testid="databus-flows">
+      <style>{THEME}</style>
+      {error ? <p role="alert">Not refreshed since {time(seen.asOf)}: {told(error)}</p> : null}
+      <div className="bar">
+        <h1>Flows</h1>
+        <input ref={box} type="search" value={sought} aria-label="Search flows" placeholder="Flow, source or sink  ( / )" onChange={(e) => setSought(e.target.value)} />
+        <span role="group" aria-label="States" className="bar">
+          <button type="button" aria-pressed={!only} onClick={() => setOnly("")}>All {found.length}</button>
+          {(Object.keys(SIGNS) as State[]).map((state) => {
+            const many = found.filter((flow) => flow.state === state).length;
+            return many || only === state ? (
+              <button key={state} type="button" aria-pressed={only === state} onClick={() => setOnly(only === state ? "" : state)}>
+                <span aria-hidden="true">{SIGNS[state].sign}</span> {state} {many}
+              </button>
+            ) : null;
+          })}
+        </span>
+        <span className="end">
+          as of {time(seen.asOf)}{" "}
+          <select aria-label="Refresh" value={every} onChange={(e) => { setEvery(e.target.value as Every); keep(e.target.value); }}>
+            {Object.keys(EVERY).map((name) => <option key={name}>{name}</option>)}
+          </select>
+        </span>
+      </div>
+      {all.length === 0 ? <Empty /> : (
+        <>
+          <p data-testid="sum">{count(all.length, "flow")} · {number(rate)} rows/s · {count(held, "row")} held back</p>
+          <div className="room">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">State</th><th scope="col">Flow</th><th scope="col" className="wide">Source → sinks</th>
+                  <th scope="col" className="n" title="From a row's commit at its source to the batch's own, of the newest batch">Delay</th>
+                  <th scope="col" className="n wide">Watermark</th><th scope="col" className="n" title="Over five minutes">Rows/s</th>
+                  <th scope="col" className="n">Last batch</th><th scope="col" className="n">Age</th>
+                  <th scope="col" className="n wide">Took</th><th scope="col" className="n">Held</th>
+                </tr>
+              </thead>
+              <tbody>{shown.map((flow) => <Row key={flow.name} flow={flow} />)}</tbody>
+            </table>
+          </div>
+          {shown.length === 0 ? <p>No flow is like this. <button type="button" onClick={() => { setSought(""); setOnly(""); }}>Show all</button></p> : null}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Row({ flow }: { flow: Flow }) {
+  const { sign, tone } = SIGNS[flow.state];
+  const r = flow.recorded;
+  const dag = `dags/${encodeURIComponent(flow.dagId)}`;
+  const run = r ? `${dag}/runs/${encodeURIComponent(r.last_batch.run_id)}/plugin/databus-run` : dag;
+  return (
+    <tr data-tone={tone} data-testid={`flow ${flow.name}`}>
+      <td><span className="state"><span className="sign" aria-hidden="true">{sign}</span>{flow.state}</span></td>
+      <td>
+        <a href={address(dag)}>{flow.name}</a>
+        <span className="note why">
+          {[r?.mode, flow.dag?.timetable_summary].filter(Boolean).join(" · ")}
+          {flow.cause ? <>{" "}<b>{flow.cause}</b>{" "}<a href={address(flow.state === "Stopped" ? `${dag}/runs?state=failed` : run)}>{flow.state === "Stopped" ? "Open failed runs" : "Open run"} →</a></> : null}
+        </span>
+      </td>
+      <td className="wide">{flow.dag?.description ?? ""}</td>
+      <td className="n">{r?.delay_seconds == null ? "—" : span(r.delay_seconds)}</td>
+      <td className="n wide" title={r?.watermark ?? ""}>{r?.watermark ? time(r.watermark) : "—"}</td>
+      <td className="n">{r ? number(r.rows_per_second) : "—"}</td>
+      <td className="n">{r ? <a href={address(run)}>{r.last_batch.number.toLocaleString("en")}</a> : "—"}</td>
+      <td className="n" title={r?.last_batch.committed_at ?? ""}>{r ? span(r.last_batch.age_seconds) : "—"}</td>
+      <td className="n wide">{r ? span(r.last_batch.seconds) : "—"}</td>
+      <td className="n">{r ? r.held_rows.toLocaleString("en") : "—"}</td>
+    </tr>
+  );
+}
+
+function Empty() {
+  return (
+    <div data-testid="empty">
+      <p>No flow yet. A flow is a DAG file; put this one into the DAG folder, and it is here within a minute:</p>
+      <pre>{FIRST_FLOW}</pre>
+    </div>
+  );
+}
+
+function matches(flow: Flow, sought: string): boolean {
+  const text = `${flow.name} ${flow.dagId} ${flow.dag?.description ?? ""}`.toLowerCase();
+  return sought.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}
+
+/** A part of the page's address, so that a view can be sent to somebody. */
+function useAddress(name: string): [string, (value: string) => void] {
+  const [value, setValue] = useState(() => new URLSearchParams(window.location.search).get(name) ?? "");
+  const change = (next: string) => {
+    setValue(next);
+    const url = new URL(window.location.href);
+    if (next) url.searchParams.set(name, next);
+    else url.searchParams.delete(name);
+    window.history.replaceState(window.history.state, "", url);
+  };
+  return [value, change];
+}
+
+function kept(): Every {
+  const found = window.localStorage.getItem(KEPT) ?? "";
+  return found in EVERY ? (found as Every) : "5 s";
+}
+
+function keep(every: string) {
+  window.localStorage.setItem(KEPT, every);
+}
+
+function span(seconds: number): string {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.round((seconds % 3_600) / 60)} min`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}
+
+function number(value: number): string {
+  return value < 10 ? String(Math.round(value * 10) / 10) : Math.round(value).toLocaleString("en");
+}
+
+/** Times are UTC: today's as hh:mm:ss, older ones with their day. */
+function time(iso: string): string {
+  const at = new Date(iso);
+  const clock = at.toISOString().slice(11, 19);
+  const today = at.toISOString().slice(0, 10) === new Date().toISOString().slice(0, 10);
+  return today ? clock : `${at.toISOString().slice(0, 10)} ${clock}`;
+}
+
+function told(error: Error): string {
+  if (!(error instanceof Refused)) return `no answer: ${error.message}`;
+  if (error.status === 401 || error.status === 403) return "you may not see the DAGs of this Airflow.";
+  return `${error.status}: ${error.message}`;
+}

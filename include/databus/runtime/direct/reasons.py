@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ class TableLane:
 
     Attributes:
         table: `database.table`, "" for all of the flow.
-        lane: "direct" or "spark". A batch takes the direct lane if all of its tables ask for it.
+        lane: "direct" or "spark". A batch whose tables differ takes both lanes.
         reason: why it is Spark's, "" of the direct one.
     """
 
@@ -75,8 +75,13 @@ def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, .
     return tuple(TableLane(table, "spark" if why else "direct", why) for table, why in reasons.items())
 
 
-def row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | None:
+def row_program(flow: Flow, planned: SourcePlan, apart: Collection[str] = ()) -> CompiledRows | None:
     """Return the program of a plan's rows, None where the transforms look at no value.
+
+    Args:
+        flow: the flow.
+        planned: the source's plan.
+        apart: tables that it leaves out: their rows go through Spark.
 
     Raises:
         TransformError: what the transform raises in Spark's lane too.
@@ -84,33 +89,34 @@ def row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | None:
     """
     if all(spec.by_table for spec in flow.transforms):
         return None
-    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
-    flow_before, tables_before, found = _last
-    if flow_before is not flow or tables_before != planned.tables:
-        found = _row_program(flow, planned)
-        _last = (flow, planned.tables, found)
-    if isinstance(found, str):
-        raise NotCompiledError(found)
-    return found
-
-
-_last: tuple[Flow | None, Sequence[TableSchema], CompiledRows | str | None] = (None, (), None)
-
-
-def _row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | str | None:
     from databus.runtime.direct.compilation import CompiledRows
 
     programs: dict[int, TableProgram] = {}
     for schema, found in _programs(flow, planned.tables):
+        if schema.full_name in apart:
+            continue
         if isinstance(found, str):
-            return found
+            raise NotCompiledError(found)
         if found is not None:
             programs[schema.schema_id] = found
     return CompiledRows(programs) if programs else None
 
 
-def _programs(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
-    """Yield each table with its program, None where it has none, or the reason why there cannot be one."""
+_Programs = Sequence[tuple[TableSchema, "TableProgram | str | None"]]
+_last: tuple[Flow | None, Sequence[TableSchema], _Programs] = (None, (), ())
+
+
+def _programs(flow: Flow, tables: Sequence[TableSchema]) -> _Programs:
+    """Return each table with its program, None where it has none, or the reason why there cannot be one."""
+    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
+    flow_before, tables_before, found = _last
+    if flow_before is not flow or tables_before != tables:
+        found = tuple(_compiled(flow, tables))
+        _last = (flow, tables, found)
+    return found
+
+
+def _compiled(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
     if all(spec.by_table for spec in flow.transforms):  # no program: nothing that decodes is loaded
         yield from ((schema, None) for schema in tables)
         return

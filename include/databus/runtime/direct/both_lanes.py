@@ -1,4 +1,4 @@
-"""Batches in two lanes (ADR 70): Spark's rows of some tables join the direct rows of the others in front of the writer."""
+"""Batches in two lanes (ADR 70): Spark's rows of some tables join the others' direct rows in front of the writer."""
 
 from __future__ import annotations
 
@@ -125,9 +125,7 @@ class _SinkJob:
         with former_columns_named(f"sink {self.name}"):
             encoded = sink.encode(checked.observe(seen, *figures).where(mine), plan)
         slots = plan.sinks[self.name].slots
-        placed = _with_heads(self.session.spark, encoded, slots)
-        rows = placed.mapInArrow(shared_task(self.task), "answer binary").collect()
-        answers = [pickle.loads(row["answer"]) for row in rows]  # noqa: S301 - our own tasks wrote them
+        answers = answers_of(with_heads(self.session.spark, encoded, slots), self.task)
         for answer in answers:
             if isinstance(answer, DatabusError):
                 raise answer
@@ -143,7 +141,13 @@ _Answer = tuple[WriteReceipt, "TaskCounts", int]
 """Receipt of a slot, what its task read itself, how many rows Spark gave it."""
 
 
-def _with_heads(spark: Any, encoded: DataFrame, slots: int) -> DataFrame:
+def answers_of(placed: DataFrame, task: DirectTask) -> list[Any]:
+    """Run a task in each slot of placed rows; return what each answers, or the error that it raised."""
+    rows = placed.mapInArrow(shared_task(task), "answer binary").collect()
+    return [pickle.loads(row["answer"]) for row in rows]  # noqa: S301 - our own tasks wrote them
+
+
+def with_heads(spark: Any, encoded: DataFrame, slots: int) -> DataFrame:
     """Return encoded rows by slot, in log order, each slot's behind a row without a place that names the slot.
 
     A task without rows could not say which slot it stands for, and the slot's direct rows would have no task.

@@ -128,7 +128,9 @@ def _in_order(*pieces: _Stretch) -> Iterator[pa.RecordBatch]:
     order = np.lexsort((part, ordinal, position))
     there = np.stack([position[order], ordinal[order], part[order]])
     if (there[:, 1:] == there[:, :-1]).all(axis=0).any():
-        raise DecodeError(f"two lanes brought a row of the same place, between {_told(one.first)} and {_told(one.last)}")
+        raise DecodeError(
+            f"two lanes brought a row of the same place, between {_told(one.first)} and {_told(one.last)}"
+        )
     yield from _arranged(one.rows, other.rows, order)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ def batch(rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 def cut(rows: Sequence[Row], bounds: Sequence[int], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
     places = sorted({0, len(rows), *(bound % (len(rows) + 1) for bound in bounds)})
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in itertools.pairwise(places):
         yield batch(rows[start:stop], schema)
         yield batch([], schema)
 

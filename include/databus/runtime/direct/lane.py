@@ -1,9 +1,9 @@
 """The direct lane: rows are encoded where they are read and go straight to the writer, without a row inside the JVM.
 
 A table takes it if nothing of the flow needs its rows as a DataFrame: its transforms compile, its checks see columns.
-That follows from the flow's definition and the plan's tables, and from what the run found in their rows; each attempt of
-a plan may take other lanes, for the rows that a writer sees are the same. One Spark task per slot reads the splits in
-log order, keeps its slot's rows, and hands them to the same writer as the other lane. `both_lanes` is for batches of
+That follows from the flow's definition and the plan's tables, and from what the run found in their rows; each attempt
+of a plan may take other lanes, for the rows that a writer sees are the same. One Spark task per slot reads the splits
+in log order, keeps its slot's rows, and hands them to the same writer as the other lane. `both_lanes` is for batches of
 which some tables go through Spark.
 """
 

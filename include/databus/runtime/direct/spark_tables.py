@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class SparkTables:
-    """Memory of the tables in which a run found a value that Spark's lane alone reads; shared by all views of a session.
+    """Memory of the tables in which a run found a value that Spark alone reads; shared by all views of a session.
 
     Attributes:
         found: `database.table` → what was found.

@@ -79,9 +79,13 @@ def outcome(records: list[dict[str, Any]], reports: list[BatchReport]) -> tuple[
 def test_one_table_that_does_not_compile_takes_spark_alone(spark: Any, taken: list[Lanes]) -> None:
     condition = f"{NEVER_COMPILED} AND status <> 'paid'"
     flow = flow_of(Filter(condition, tables=("shop.people",)), Mask("status", keep_last=1, tables=("shop.orders",)))
-    both = outcome(*moved(spark, flow))
+    records, reports = moved(spark, flow)
+    both = outcome(records, reports)
     assert taken == [frozenset({"shop.people"})]
-    assert both == outcome(*moved(spark, flow.model_copy(update={"lane": "spark"})))
+    assert [report.through_spark for report in reports] == [("shop.people",)]
+    records, reports = moved(spark, flow.model_copy(update={"lane": "spark"}))
+    assert both == outcome(records, reports)
+    assert [report.through_spark for report in reports] == [tuple(sorted(TABLES))]
     assert taken[1:] == [None]
     plain = Filter("status <> 'paid'", tables=("shop.people",))
     assert both == outcome(*moved(spark, flow.model_copy(update={"transforms": (plain, *flow.transforms[1:])})))

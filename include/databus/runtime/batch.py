@@ -48,6 +48,7 @@ class _EngineResult:
     receipts: tuple[WriteReceipt, ...]
     checks: tuple[CheckResult, ...]
     rejected: tuple[RejectedRow, ...]
+    through_spark: tuple[str, ...] = ()
 
 
 def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> BatchReport | None:
@@ -106,6 +107,7 @@ def move_batch(
         code_version=session.identity.code_version,
         columns=session.column_lineage.of(session.flow, batch.source),
         lost=batch.source.passes_over,
+        through_spark=moved.through_spark,
     )
     with times.stage("record"):
         record(session.recorder, report)
@@ -169,7 +171,8 @@ def _move_by_spark(
                 done[name] = dispatch(flow, batch.plan, checked, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
         held = _held(session, checked, passed) if any(c.quarantined for c in by_state.values()) else ()
-    return _moved(flow, planned, done, whole, held)
+    moved = _moved(flow, planned, done, whole, held)
+    return replace(moved, through_spark=tuple(sorted(moved.tables)))
 
 
 def _move_both(
@@ -186,7 +189,8 @@ def _move_both(
         by_state = counts.table_counts(counts.table_names(planned), next(iter(done.values())).observed)
         if any(by_state[table].quarantined for table in shared.apart & by_state.keys()):
             held = (*held, *_held(session, checked, passed))
-    return _moved(flow, planned, done, whole, held)
+    moved = _moved(flow, planned, done, whole, held)
+    return replace(moved, through_spark=tuple(sorted(shared.apart & moved.tables.keys())))
 
 
 def _checked(

@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
+from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
+from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.hidden import Hidden
 from databus.runtime.direct.row_checks import unmarked, without_rows
 
 if TYPE_CHECKING:
@@ -38,16 +42,16 @@ class TableLane:
 def refusal(flow: Flow) -> str:
     """Say why a flow's definition alone leaves it to Spark's lane, "" where it does not.
 
-    The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms can be
-    compiled, and every sink encodes text.
+    The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms for all
+    tables can be compiled, and every sink encodes text.
     """
     if flow.lane == "spark":
         return 'lane="spark" says so'
     if not flow.source.direct:
         return f"source {flow.source.kind} has rows for Spark alone"
     for transform in flow.transforms:
-        if not transform.compilable():
-            return f"transform {transform.label()} is applied by Spark alone"
+        if not transform.compilable() and not _leaves_tables_alone(transform):
+            return _by_spark(transform)
     for sink in flow.sinks:
         if not sink.direct:
             return f"sink {sink.sink_name} takes rows from Spark alone"
@@ -124,7 +128,28 @@ def _compiled(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[Table
 
     changes = without_rows(flow, tables)
     for schema in tables:
+        alone = next((t for t in flow.transforms if not t.compilable() and t.applies_to(schema.full_name)), None)
         try:
-            yield schema, table_program(changes, schema)
+            yield schema, table_program(changes, schema) if alone is None else _by_spark(alone)
         except NotCompiledError as error:
             yield schema, f"{error.reason} is not compiled"
+
+
+def _leaves_tables_alone(transform: TransformSpec) -> bool:
+    """Return whether a transform for Spark alone is for some tables, and says what it makes of their columns.
+
+    What it hides has to be known of batches without rows of these tables too: a statement may rename one.
+    """
+    if transform.applies_to(""):
+        return False
+    try:
+        transform.columns_after(FrameChanges(None, (), {}, hidden=Hidden()))
+    except NotImplementedError:
+        return False
+    except DatabusError:  # such as a function that cannot be imported: its rows say it
+        return True
+    return True
+
+
+def _by_spark(transform: TransformSpec) -> str:
+    return f"transform {transform.label()} is applied by Spark alone"

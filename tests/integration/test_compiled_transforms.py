@@ -12,8 +12,8 @@ from databus.core.errors import SinkError
 from databus.expressions.errors import SparkNeededError
 from databus.records.reports import quarantined
 from databus.runtime import batch as stages
-from databus.runtime.direct.lane import is_direct
 from databus.runtime.direct.spark_jobs import SparkJobs
+from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.direct.task import DirectTask
 from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
@@ -53,15 +53,15 @@ def test_a_consumer_sees_the_same_changed_rows_from_both_lanes(world: World, mon
     with shop.connection.cursor() as cursor:
         cursor.execute("SET SESSION binlog_row_image = MINIMAL")
     shop.writer.run(100)
-    lanes: list[bool] = []
+    lanes: list[frozenset[str] | None] = []
 
-    def noted(flow: Flow, planned: Any) -> bool:
-        lanes.append(is_direct(flow, planned))
+    def noted(flow: Flow, planned: Any, known: SparkTables) -> frozenset[str] | None:
+        lanes.append(spark_tables(flow, planned, known))
         return lanes[-1]
 
-    monkeypatch.setattr(stages, "is_direct", noted)
+    monkeypatch.setattr(stages, "spark_tables", noted)
     results = [world.run(flow) for flow in (ours, theirs)]
-    assert lanes == [True, False]
+    assert lanes == [frozenset(), None]
 
     def refused(*_: Any) -> Any:
         raise SparkNeededError("a value")
@@ -109,7 +109,7 @@ def test_a_plan_that_one_lane_began_is_finished_by_the_other(world: World, monke
             world.run(ours)
     first = sum(map(len, seen(world, "lanes_change").values()))
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "is_direct", lambda *_: False)
+        patched.setattr(stages, "spark_tables", lambda *_: None)
         world.run(ours)
     forget_kept()
     world.run(reference)

@@ -219,6 +219,13 @@ class TransformSpec(Spec):
         """
         return self.by_table
 
+    def applies_to(self, table: str) -> bool:  # noqa: ARG002 - a kind that does not say looks at all
+        """Return whether it may change rows of `database.table`, or leave some out; "" asks for tables of any name.
+
+        What is not `compilable` and has `columns_after` takes those tables through Spark, and no others.
+        """
+        return True
+
     def columns_after(self, changes: Changes) -> Changes:
         """Return the changes with the columns that it leaves, for column lineage; `changes` hold no rows.
 

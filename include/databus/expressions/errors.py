@@ -36,9 +36,14 @@ class ExpressionError(DatabusError):
 
 
 class SparkNeededError(DatabusError):
-    """A value of the batch is read by Spark's lane alone: the batch takes that lane."""
+    """A value of the batch is read by Spark's lane alone: its table takes that lane.
+
+    Attributes:
+        table: `database.table` of the value; "" where nothing says it, and the whole batch takes that lane.
+    """
 
     code = "spark_needed"
+    table = ""
 
 
 def overflow(what: str, *, small: bool = False) -> ExpressionError:

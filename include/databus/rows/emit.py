@@ -98,6 +98,8 @@ def emit(
     Raises:
         DecodeError: a value or key that has no lossless form.
     """
+    if not form.takes(batch.schema.schema_id):
+        return []
     encoder = key_encoder(batch)
     rows = _rows(batch, encoder)
     if form.program is None:
@@ -128,7 +130,7 @@ def emit_events(
     prefix: str = "",
 ) -> list[pa.RecordBatch]:
     """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, in log order."""
-    if not events:
+    if not events or not form.takes(NO_SCHEMA):
         return []
     ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal, event.part))
     n = len(ordered)

@@ -62,6 +62,7 @@ class ImageForm:
         program: what transforms do with values and rows; None for flows whose transforms look at none. It goes with
             the usual form alone: others would show what it replaces.
         columns: what images in a form of their own hold, see `ImageColumns`.
+        only: `schema_id`s of the tables whose rows are written, `NO_SCHEMA` among them for statements; None for all.
 
     Raises:
         TypeError: a program is given, and `values`, `plain` or `keys` with it.
@@ -77,11 +78,16 @@ class ImageForm:
     keys: Callable[[TableBatch], KeyEncoder | None] | None = None
     program: RowProgram | None = None
     columns: ImageColumns = field(default_factory=dict)
+    only: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
         others = (self.values, self.plain, self.keys)
         if self.program is not None and any(other is not None for other in others):
             raise TypeError("a program with values, plain images or keys, which would show the values it replaces")
+
+    def takes(self, schema_id: int) -> bool:
+        """Return whether rows of a table are written."""
+        return self.only is None or schema_id in self.only
 
     def writes(self, schema: TableSchema, column: int) -> bool:
         """Return whether a record shows a column of a table: in its images, or in its key."""

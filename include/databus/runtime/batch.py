@@ -21,11 +21,13 @@ from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
-from databus.runtime.direct.lane import dispatch_direct, is_direct
+from databus.runtime.direct.both_lanes import SharedBatch, dispatch_both
+from databus.runtime.direct.lane import dispatch_direct
 from databus.runtime.direct.row_checks import without_rows
+from databus.runtime.direct.spark_tables import spark_tables
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
 from databus.runtime.plan import PlannedBatch, next_plan
-from databus.runtime.read import read
+from databus.runtime.read import read, rows_of
 from databus.runtime.record import log_batch, record
 from databus.runtime.sink_outage.outage import naming
 from databus.runtime.spark.errors import engine_errors
@@ -46,6 +48,7 @@ class _EngineResult:
     receipts: tuple[WriteReceipt, ...]
     checks: tuple[CheckResult, ...]
     rejected: tuple[RejectedRow, ...]
+    through_spark: tuple[str, ...] = ()
 
 
 def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> BatchReport | None:
@@ -104,6 +107,7 @@ def move_batch(
         code_version=session.identity.code_version,
         columns=session.column_lineage.of(session.flow, batch.source),
         lost=batch.source.passes_over,
+        through_spark=moved.through_spark,
     )
     with times.stage("record"):
         record(session.recorder, report)
@@ -127,29 +131,36 @@ def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _EngineResult, 
 
 
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _EngineResult:
-    """Read, transform, check and dispatch the rows of a planned range."""
-    flow, planned = session.flow, batch.source
+    """Read, transform, check and dispatch the rows of a planned range, each table's in its lane."""
+    flow, planned, known = session.flow, batch.source, session.spark_tables
     passed = session.passed.over(planned.range) if session.passed else None
-    if is_direct(flow, planned):
+    # All lanes give a writer the same rows, and it goes on from the markers that another choice of lanes left.
+    while (apart := spark_tables(flow, planned, known)) is not None:
         try:
-            return _move_direct(session, batch, times, passed)
+            if not apart:
+                return _move_direct(session, batch, times, passed)
+            shared = SharedBatch.of(session, batch, apart)
+            if shared is None:
+                break
+            return _move_both(session, batch, times, passed, shared)
         except SparkNeededError as error:
-            # Both lanes write the same records, and a writer goes on from the markers of the other's.
-            log.info("flow %s: batch %d goes through Spark: %s", flow.name, batch.plan.batch, error.message)
+            if not known.learn(flow.name, error):
+                log.info("flow %s: batch %d goes through Spark: %s", flow.name, batch.plan.batch, error.message)
+                break
+    return _move_by_spark(session, batch, times, passed)
+
+
+def _move_by_spark(
+    session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None
+) -> _EngineResult:
+    """Move the rows of a planned range through Spark."""
+    flow, planned = session.flow, batch.source
     names = counts.table_names(planned)
     session.slots.make_room("this batch needs its rows in Spark")
     with times.stage("read"):
         rows, splits = read(session, planned)
-    with times.stage("transform"):
-        changes = transform(flow, rows, planned)
-        settle_hidden(session, batch, changes)
+    checked, whole = _checked(session, batch, times, passed, rows)
     with times.stage("check"):
-        taken = _taken_by_any(session)
-        checked = check.check(flow, changes, taken)
-        if passed:
-            checked = held_still(session.spark, checked, passed)
-        whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
-        check.enforce(flow, whole)
         if any(c.severity == "fail" for c in check.row_checks(flow)):
             check.enforce(flow, counts.check_results(flow, names, _observe(checked, session, names)))
     with times.stage("dispatch"):
@@ -160,7 +171,47 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Engi
                 done[name] = dispatch(flow, batch.plan, checked, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
         held = _held(session, checked, passed) if any(c.quarantined for c in by_state.values()) else ()
-    return _moved(flow, planned, done, whole, held)
+    moved = _moved(flow, planned, done, whole, held)
+    return replace(moved, through_spark=tuple(sorted(moved.tables)))
+
+
+def _move_both(
+    session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None, shared: SharedBatch
+) -> _EngineResult:
+    """Move the rows of a planned range in two lanes: Spark's join the direct ones in the dispatch."""
+    flow, planned = session.flow, batch.source
+    session.slots.make_room("some tables of this batch need their rows in Spark")
+    with times.stage("read"):
+        rows = rows_of(session, shared.spark)
+    checked, whole = _checked(session, batch, times, passed, rows)
+    with times.stage("dispatch"):
+        done, held = dispatch_both(session, batch, shared, checked, passed)
+        by_state = counts.table_counts(counts.table_names(planned), next(iter(done.values())).observed)
+        if any(by_state[table].quarantined for table in shared.apart & by_state.keys()):
+            held = (*held, *_held(session, checked, passed))
+    moved = _moved(flow, planned, done, whole, held)
+    return replace(moved, through_spark=tuple(sorted(shared.apart & moved.tables.keys())))
+
+
+def _checked(
+    session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None, rows: DataFrame
+) -> tuple[DataFrame, tuple[CheckResult, ...]]:
+    """Transform and check Spark's rows; return them, and the results of the checks that look at the batch as a whole.
+
+    Raises:
+        QualityGateError: such a check of severity "fail" is violated.
+    """
+    flow, planned = session.flow, batch.source
+    with times.stage("transform"):
+        changes = transform(flow, rows, planned)
+        settle_hidden(session, batch, changes)
+    with times.stage("check"):
+        checked = check.check(flow, changes, _taken_by_any(session))
+        if passed:
+            checked = held_still(session.spark, checked, passed)
+        whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
+        check.enforce(flow, whole)
+    return checked, whole
 
 
 def _held(session: FlowSession, checked: DataFrame, passed: frozenset[str] | None) -> Sequence[RejectedRow]:

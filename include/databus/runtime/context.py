@@ -27,6 +27,7 @@ from databus.core.state.sink_markers import ClaimRegister
 from databus.core.tables.hidden_columns import HiddenColumns
 from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
+from databus.runtime.direct.spark_tables import SparkTables
 from databus.runtime.recorder_breaker import RecorderBreaker
 from databus.runtime.slot_runner import SlotRunner
 from databus.runtime.snapshot_rate import SnapshotRate
@@ -87,6 +88,7 @@ class FlowSession:
         snapshots: the flow's snapshot; None where its source has none.
         raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
         commits: the flow's own commits, once a sink that is behind has asked for them.
+        spark_tables: tables that were found to need Spark's lane; shared by all views.
     """
 
     flow: Flow
@@ -115,6 +117,7 @@ class FlowSession:
     snapshots: SnapshotTurns | None = None
     raw_store: CheckpointStore | None = None
     commits: FlowCommits | None = None
+    spark_tables: SparkTables = field(default_factory=SparkTables, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

@@ -97,14 +97,14 @@ def dispatch(
         placed = encoded.coalesce(1)
     write = slot_task(opened.writer(plan), slots)
     collected = placed.mapInArrow(write, "slot int, receipt binary").collect()
-    observed = _counts(seen, rows, figures)
+    observed = observation(seen, rows, figures)
     receipts = [_receipt(row["receipt"]) for row in collected]
     receipts += write_empty_slots(opened.writer(plan), slots, {r.slot for r in receipts})
     given = {name: observed[f"{number}_mine"] for number, name in enumerate(names) if observed[f"{number}_mine"]}
     return Dispatched(tuple(sorted(receipts, key=lambda r: r.slot)), observed, given)
 
 
-def _counts(seen: Observation, rows: DataFrame, figures: Sequence[Column]) -> Counter[str]:
+def observation(seen: Observation, rows: DataFrame, figures: Sequence[Column]) -> Counter[str]:
     """Return what the pass observed; where Spark brought nothing, the rows are counted once more.
 
     A Spark Connect server waits 100 ms for an observation after the job's end, then answers without it

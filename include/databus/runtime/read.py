@@ -22,9 +22,14 @@ SPLITS_PER_BATCH = 8
 
 def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
+    splits = splits_of(session, planned)
+    return rows_of(session, splits), len(splits)
+
+
+def rows_of(session: FlowSession, splits: Sequence[Split]) -> DataFrame:
+    """Return the DataFrame of some splits; lazy."""
     from databus.runtime.spark.data_source import RowsDataSource, planned_rows
 
-    splits = splits_of(session, planned)
     frame: DataFrame
     if session.flow.source.login_in_splits:
         session.spark.dataSource.register(planned_rows(pack(splits)))
@@ -32,7 +37,7 @@ def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     else:
         session.spark.dataSource.register(RowsDataSource)
         frame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
-    return frame, len(splits)
+    return frame
 
 
 def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:

@@ -30,7 +30,7 @@ def log_batch(report: BatchReport) -> None:
     spent = sum(report.durations_ms.values())
     log.info(
         "flow %s: batch %d epoch %d %s: %d rows (%d dispatched, %d filtered, %d quarantined%s), %d bytes in %.0f ms"
-        " (%.0f rows/s); stages in ms: %s%s",
+        " (%.0f rows/s); stages in ms: %s%s%s",
         report.plan.flow,
         report.plan.batch,
         report.epoch,
@@ -44,6 +44,7 @@ def log_batch(report: BatchReport) -> None:
         spent,
         report.rows / spent * 1000 if spent else 0,
         " ".join(f"{stage}={value:.0f}" for stage, value in report.durations_ms.items()),
+        f"; through Spark: {', '.join(report.through_spark)}" if report.through_spark else "",
         f"; watermark {report.watermark.isoformat()}" if report.watermark else "",
     )
     for refused in refusals(report.receipts):

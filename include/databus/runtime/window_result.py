@@ -45,6 +45,7 @@ class WindowResult:
         missing_tables: names and patterns of the source that no table, or topic, matched when that was last looked at.
         unlogged: table → what was found in each batch of statements that change its rows without row events, such as
             ALTER TABLE … DROP PARTITION, with their places: sinks keep the rows that these took away.
+        through_spark: table → its rows that went through Spark, and not by the direct or live lane.
         lost: ranges that committed batches passed over unread, by the source's own policy, each once.
     """
 
@@ -70,6 +71,7 @@ class WindowResult:
     seconds: float = 0.0
     missing_tables: tuple[str, ...] = ()
     unlogged: dict[str, list[str]] = field(default_factory=dict)
+    through_spark: dict[str, int] = field(default_factory=dict)
     lost: list[LostRange] = field(default_factory=list)
 
     @property
@@ -100,6 +102,7 @@ class WindowResult:
             **{name: rows for name, rows in self.counts.figures.items() if name in ("superseded", "snapshot")},
             "bytes": self.bytes,
             "tables": dict(self.tables),
+            **({"through_spark": dict(self.through_spark)} if self.through_spark else {}),
             "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "offset": str(self.checkpoint.offset),
             "batch": self.checkpoint.batch,
@@ -131,6 +134,8 @@ class WindowResult:
             self.dispatched += counts.dispatched
             self.superseded += counts.superseded
             self.snapshot += counts.snapshot
+            if table in report.through_spark:
+                self.through_spark[table] = self.through_spark.get(table, 0) + counts.read - counts.superseded
         for result in report.checks:
             if result.kind == PARTITION_DDL:
                 self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))

@@ -75,7 +75,7 @@ class RowMaker:
             changes = [placed[number][1] for number in mine]
             batch = self._batch(name, changes, of, np.array([ordinals[number] for number in mine], np.int64))
             pieces += emit(batch, log, self._server, form)
-        if len(names) == 1:
+        if len(names) == 1 or not pieces:
             yield from pieces
             return
         merged = pa.Table.from_batches(pieces)

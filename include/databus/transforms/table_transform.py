@@ -43,6 +43,10 @@ class TableTransform(TransformSpec):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
         return with_flagged_held(changes, self.transform(changes), self.kind, self._flags_taken())
 
+    def applies_to(self, table: str) -> bool:
+        """Return whether the table is meant."""
+        return matches(table, self.tables)
+
     def wants(self) -> ColumnsWanted:
         """Return the tables that are meant, and no column."""
         return ColumnsWanted((), self.tables)

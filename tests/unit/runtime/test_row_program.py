@@ -26,6 +26,7 @@ from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program, table_lanes
 from databus.runtime.direct.row_checks import held_rows, image_marks
 from databus.runtime.direct.row_counts import held_back
+from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.direct.stored_values import decimal_text
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.hash import Hash
@@ -276,3 +277,47 @@ def test_a_program_goes_with_no_other_form_of_values() -> None:
     assert json_form({}, None, program).program is program
     with pytest.raises(TypeError, match="would show the values it replaces"):
         json_form({}, None, program, values=DebeziumValues())
+
+
+class Unsaid(Filter):
+    """A transform that says neither how it compiles nor what it makes of columns."""
+
+    def columns_after(self, changes: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_what_does_not_compile_takes_its_own_tables_through_spark() -> None:
+    tables = [table(f"shop.{name}", {"id": "int", "v": "int"}, schema_id=n) for n, name in enumerate("abc")]
+    plan, none = planned(*tables), SparkTables()
+    apart = frozenset({"shop.b"})
+    expected: list[tuple[tuple[TransformSpec, ...], frozenset[str] | None]] = [
+        ((Filter("id > 1"),), frozenset()),
+        ((Filter("id", tables=("shop.b",)),), apart),
+        ((OwnFilter("v > 5", tables=("shop.b",)), Filter("id > 1")), apart),
+        ((OwnFilter("v > 5", tables=("shop.x",)),), frozenset()),
+        ((OwnFilter("v > 5", tables=("shop.*",)),), None),
+        ((OwnFilter("v > 5"),), None),
+        ((Unsaid("v > 5", tables=("shop.b",)),), None),
+    ]
+    for specs, tables_apart in expected:
+        assert spark_tables(flow_of(*specs), plan, none) == tables_apart, specs
+    checked = flow_of(checks=(InRange("v", maximum="a", tables=("shop.b",)),))
+    assert spark_tables(checked, plan, none) == apart
+    assert spark_tables(flow_of(checks=(NotNull("v", severity="fail"),)), plan, none) is None
+
+    flow = flow_of(Filter("id", tables=("shop.b",)), Mask("v", tables=("shop.a",)))
+    program = row_program(flow, plan, apart)
+    assert program is not None
+    assert set(program.tables) == {0}
+
+
+def test_a_table_that_needs_spark_is_learned_once() -> None:
+    known, error = SparkTables(), SparkNeededError("a value")
+    assert not known.learn("f", error)
+    error.table = "shop.b"
+    error = pickle.loads(pickle.dumps(error))
+    assert (known.learn("f", error), known.learn("f", error)) == (True, False)
+    tables = [table(f"shop.{name}", {"id": "int"}, schema_id=n) for n, name in enumerate("ab")]
+    assert spark_tables(flow_of(Filter("id > 1")), planned(*tables), known) == {"shop.b"}
+    assert spark_tables(flow_of(Filter("id > 1")), planned(tables[1]), known) is None
+    assert spark_tables(flow_of(Filter("id > 1")), planned(tables[0]), known) == frozenset()

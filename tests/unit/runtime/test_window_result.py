@@ -72,6 +72,15 @@ def window_of(*changes: UnloggedChange) -> WindowResult:
     return result
 
 
+def test_the_summary_says_which_rows_went_through_spark() -> None:
+    result = window()
+    assert "through_spark" not in result.summary()
+    for through in (("shop.a",), (), ("shop.a",)):
+        result.add(replace(report(**{"shop.a": 3, "shop.b": 4}), through_spark=through))
+    assert result.summary()["through_spark"] == {"shop.a": 6}
+    assert result.summary()["tables"] == {"shop.a": 9, "shop.b": 12}
+
+
 def test_statements_that_search_takes_are_no_documents_of_the_summary() -> None:
     result = window()
     took = WriteReceipt("search", 0, 1, 2, {"shop.orders": 3}, outputs={"": {"statements": 1}})

@@ -65,6 +65,7 @@ class BatchReport:
         code_version: version of this package that moved it.
         columns: what the outputs' fields are made of.
         lost: what the batch passed over unread, because it is gone.
+        through_spark: tables with rows that went through Spark; those of the others were direct.
     """
 
     plan: Plan
@@ -84,6 +85,7 @@ class BatchReport:
     code_version: str = ""
     columns: tuple[TableLineage, ...] = ()
     lost: LostRange | None = None
+    through_spark: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

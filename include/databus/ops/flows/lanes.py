@@ -24,6 +24,9 @@ def lane_of(flow: Flow) -> str:
     told = table_lanes(flow, ())
     if told:
         return str(told[0])
+    alone = [transform.label() for transform in flow.transforms if not transform.compilable()]
+    if alone:
+        return f"direct, but for the tables of {', '.join(alone)} (databus plan, or --connect, says which)"
     if row_checks(flow) or not all(spec.by_table for spec in flow.transforms):
         return "direct, where the types of a table's columns allow it (databus plan, or --connect, says where)"
     return "direct"
@@ -32,7 +35,7 @@ def lane_of(flow: Flow) -> str:
 def lanes_now(flow: Flow, connections: ConnectionSource) -> dict[str, str]:
     """Return `database.table` → its lane in words, of the tables that a flow's source has now; `ALL` for all of them.
 
-    A batch takes the direct lane if all of its tables do. A source that does not tell its tables says what the
+    A batch whose tables differ takes both lanes. A source that does not tell its tables says what the
     definition says.
 
     Args:

@@ -37,7 +37,7 @@ class Preview:
         outputs: per sink the routes its rows would take.
         profiles: per sink what it promises, of sinks that have a choice.
         behind: sink that fell behind → where it stands; it would catch up first.
-        lanes: table → lane that its rows ask for, in words; "*" for all tables. A batch is direct if all of them are.
+        lanes: table → lane that its rows take, in words; "*" for all tables.
         snapshot: what rows of its tables the flow reads beside the log, in words; "" where it reads none.
     """
 

@@ -1,16 +1,17 @@
 """The direct lane: rows are encoded where they are read and go straight to the writer, without a row inside the JVM.
 
-A batch takes it when nothing of its flow needs a row as a DataFrame: its transforms compile, its checks see columns.
-That follows from the flow's definition and the plan's tables alone, so that every attempt of a plan takes the same
-lane. One Spark task per slot reads the
-splits in log order, keeps its slot's rows, and hands them to the same writer as the other lane.
+A table takes it if nothing of the flow needs its rows as a DataFrame: its transforms compile, its checks see columns.
+That follows from the flow's definition and the plan's tables, and from what the run found in their rows; each attempt
+of a plan may take other lanes, for the rows that a writer sees are the same. One Spark task per slot reads the splits
+in log order, keeps its slot's rows, and hands them to the same writer as the other lane. `both_lanes` is for batches of
+which some tables go through Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
@@ -18,17 +19,21 @@ from databus.core.flow import Flow
 from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
-from databus.expressions.errors import NotCompiledError
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.reasons import refusal, row_program
 from databus.runtime.direct.required import encoder_of
-from databus.runtime.direct.row_checks import image_marks, unmarked, without_rows
+from databus.runtime.direct.row_checks import image_marks, without_rows
 from databus.runtime.direct.row_counts import Taker, TaskCounts
+from databus.runtime.direct.spark_tables import SparkTables, TellingProgram, spark_tables
 from databus.runtime.direct.task import Columns, DirectTask
 from databus.runtime.dispatch import Dispatched, writing_order
 from databus.runtime.plan import PlannedBatch
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
+
+if TYPE_CHECKING:
+    from databus.rows.row_program import RowProgram
+    from databus.rows.violations import ImageMarks
 
 
 def may_be_direct(flow: Flow) -> bool:
@@ -37,20 +42,12 @@ def may_be_direct(flow: Flow) -> bool:
 
 
 def is_direct(flow: Flow, planned: SourcePlan) -> bool:
-    """Return whether a batch takes the direct lane: its flow may, and decoded columns decide on its rows.
+    """Return whether all tables of a batch take the direct lane: decoded columns decide on their rows.
 
     Raises:
         DatabusError: what a transform or a check raises in the other lane too.
     """
-    return may_be_direct(flow) and not unmarked(flow, *planned.tables) and _compiles(flow, planned)
-
-
-def _compiles(flow: Flow, planned: SourcePlan) -> bool:
-    try:
-        row_program(flow, planned)
-    except NotCompiledError:
-        return False
-    return True
+    return spark_tables(flow, planned, SparkTables()) == frozenset()
 
 
 def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
@@ -82,45 +79,111 @@ def dispatch_direct(
         DatabusError: what reading or writing raised.
         ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
     """
-    from databus.runtime.direct.raw_records import RawRecordTask, gathered_shares, task_type
+    from databus.runtime.direct.raw_records import RawRecordTask, gathered_shares
 
-    flow, planned = session.flow, batch.source
-    takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
-    columns = image_columns(flow, planned)
-    splits = cast("Sequence[DirectSplit]", splits_of(session, planned))
-    marks, program = image_marks(flow, planned), row_program(flow, planned)
+    tasks = DirectTasks.of(session, batch, passed)
     done: dict[str, Dispatched] = {}
     held: tuple[RejectedRow, ...] = ()
-    number_of = {spec.sink_name: number for number, spec in enumerate(flow.sinks)}
-    for name in writing_order(flow, batch.plan, session.sinks):
-        sink = session.sinks[name]
+    for name in writing_order(session.flow, batch.plan, session.sinks):
         with naming(name):
-            encoder = encoder_of(cast("DirectSink", sink), batch.plan, flow, planned)
-            kind = DirectTask if passed else task_type(splits, encoder)  # raw records are not looked into
-            task = kind(
-                flow=flow,
-                planned=planned,
-                splits=tuple(splits),
-                columns=columns,
-                marks=marks,
-                takers=takers,
-                mine=number_of[name],
-                keeps_held=not done,
-                encoder=encoder,
-                writer=sink.writer(batch.plan),
-                passed=passed,
-                program=program,
-            )
+            task = tasks.of_sink(name, keeps_held=not done)
             answers = session.slots.run(task, batch.plan.sinks[name].slots)
             shared = isinstance(task, RawRecordTask)
-            done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
-            kept = (row for _, seen in answers for row in seen.held)
-            held += tuple(kept if passed is None else (replace(row, stage=name) for row in kept))
+            done[name] = gathered_shares(name, batch.source, answers) if shared else gathered(name, answers)
+            held += held_by_sink(name, answers, passed)
     return done, held
 
 
-def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
-    """Put the slots' shares together."""
+@dataclass(frozen=True)
+class DirectTasks:
+    """Tasks of one batch, a kind for each sink.
+
+    Attributes:
+        session: the flow, open.
+        batch: the batch.
+        passed: see `dispatch_direct`.
+        splits: what they read.
+        columns: see `image_columns`.
+        marks: what row checks say of images.
+        program: what transforms do with rows and values.
+    """
+
+    session: FlowSession
+    batch: PlannedBatch
+    passed: frozenset[str] | None
+    splits: tuple[DirectSplit, ...]
+    columns: Columns
+    marks: ImageMarks | None
+    program: RowProgram | None
+
+    @classmethod
+    def of(
+        cls,
+        session: FlowSession,
+        batch: PlannedBatch,
+        passed: frozenset[str] | None,
+        splits: Sequence[DirectSplit] | None = None,
+        apart: frozenset[str] = frozenset(),
+    ) -> DirectTasks:
+        """Return the tasks of a batch.
+
+        Args:
+            session: the flow, open.
+            batch: the batch.
+            passed: see `dispatch_direct`.
+            splits: what they read, without the rows of the tables `apart`; None for all of the range.
+            apart: tables whose rows go through Spark.
+        """
+        flow, planned = session.flow, batch.source
+        read = cast("Sequence[DirectSplit]", splits_of(session, planned)) if splits is None else splits
+        mine = replace(planned, tables=tuple(t for t in planned.tables if t.full_name not in apart))
+        program = row_program(flow, planned, apart)
+        told = None if program is None else TellingProgram(program)
+        return cls(session, batch, passed, tuple(read), image_columns(flow, planned), image_marks(flow, mine), told)
+
+    def of_sink(self, name: str, *, keeps_held: bool) -> DirectTask:
+        """Return a sink's task.
+
+        Args:
+            name: the sink.
+            keeps_held: whether its first slot brings back the rows that checks hold back.
+        """
+        from databus.runtime.direct.raw_records import task_type
+
+        session, flow, plan = self.session, self.session.flow, self.batch.plan
+        sink = session.sinks[name]
+        encoder = encoder_of(cast("DirectSink", sink), plan, flow, self.batch.source)
+        kind = DirectTask if self.passed else task_type(self.splits, encoder)  # raw records are not looked into
+        return kind(
+            flow=flow,
+            planned=self.batch.source,
+            splits=self.splits,
+            columns=self.columns,
+            marks=self.marks,
+            takers=tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks),
+            mine=next(number for number, spec in enumerate(flow.sinks) if spec.sink_name == name),
+            keeps_held=keeps_held,
+            encoder=encoder,
+            writer=sink.writer(plan),
+            passed=self.passed,
+            program=self.program,
+        )
+
+
+def held_by_sink(
+    name: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]], passed: frozenset[str] | None
+) -> tuple[RejectedRow, ...]:
+    """Return the rows that checks hold back, as the tasks of a sink brought them; see `dispatch_direct`."""
+    kept = (row for _, seen in answers for row in seen.held)
+    return tuple(kept if passed is None else (replace(row, stage=name) for row in kept))
+
+
+def gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
+    """Put the slots' shares together.
+
+    Raises:
+        ReconciliationError: the tasks did not read the same rows, or their shares are not the whole.
+    """
     receipts = tuple(sorted((receipt for receipt, _ in answers), key=lambda receipt: receipt.slot))
     observed = answers[0][1]
     if any((seen.read, seen.mine) != (observed.read, observed.mine) for _, seen in answers):

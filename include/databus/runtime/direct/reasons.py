@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
+from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
+from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.hidden import Hidden
 from databus.runtime.direct.row_checks import unmarked, without_rows
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ class TableLane:
 
     Attributes:
         table: `database.table`, "" for all of the flow.
-        lane: "direct" or "spark". A batch takes the direct lane if all of its tables ask for it.
+        lane: "direct" or "spark". A batch whose tables differ takes both lanes.
         reason: why it is Spark's, "" of the direct one.
     """
 
@@ -38,16 +42,16 @@ class TableLane:
 def refusal(flow: Flow) -> str:
     """Say why a flow's definition alone leaves it to Spark's lane, "" where it does not.
 
-    The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms can be
-    compiled, and every sink encodes text.
+    The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms for all
+    tables can be compiled, and every sink encodes text.
     """
     if flow.lane == "spark":
         return 'lane="spark" says so'
     if not flow.source.direct:
         return f"source {flow.source.kind} has rows for Spark alone"
     for transform in flow.transforms:
-        if not transform.compilable():
-            return f"transform {transform.label()} is applied by Spark alone"
+        if not transform.compilable() and not _leaves_tables_alone(transform):
+            return _by_spark(transform)
     for sink in flow.sinks:
         if not sink.direct:
             return f"sink {sink.sink_name} takes rows from Spark alone"
@@ -75,8 +79,13 @@ def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, .
     return tuple(TableLane(table, "spark" if why else "direct", why) for table, why in reasons.items())
 
 
-def row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | None:
+def row_program(flow: Flow, planned: SourcePlan, apart: Collection[str] = ()) -> CompiledRows | None:
     """Return the program of a plan's rows, None where the transforms look at no value.
+
+    Args:
+        flow: the flow.
+        planned: the source's plan.
+        apart: tables that it leaves out: their rows go through Spark.
 
     Raises:
         TransformError: what the transform raises in Spark's lane too.
@@ -84,33 +93,34 @@ def row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | None:
     """
     if all(spec.by_table for spec in flow.transforms):
         return None
-    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
-    flow_before, tables_before, found = _last
-    if flow_before is not flow or tables_before != planned.tables:
-        found = _row_program(flow, planned)
-        _last = (flow, planned.tables, found)
-    if isinstance(found, str):
-        raise NotCompiledError(found)
-    return found
-
-
-_last: tuple[Flow | None, Sequence[TableSchema], CompiledRows | str | None] = (None, (), None)
-
-
-def _row_program(flow: Flow, planned: SourcePlan) -> CompiledRows | str | None:
     from databus.runtime.direct.compilation import CompiledRows
 
     programs: dict[int, TableProgram] = {}
     for schema, found in _programs(flow, planned.tables):
+        if schema.full_name in apart:
+            continue
         if isinstance(found, str):
-            return found
+            raise NotCompiledError(found)
         if found is not None:
             programs[schema.schema_id] = found
     return CompiledRows(programs) if programs else None
 
 
-def _programs(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
-    """Yield each table with its program, None where it has none, or the reason why there cannot be one."""
+_Programs = Sequence[tuple[TableSchema, "TableProgram | str | None"]]
+_last: tuple[Flow | None, Sequence[TableSchema], _Programs] = (None, (), ())
+
+
+def _programs(flow: Flow, tables: Sequence[TableSchema]) -> _Programs:
+    """Return each table with its program, None where it has none, or the reason why there cannot be one."""
+    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
+    flow_before, tables_before, found = _last
+    if flow_before is not flow or tables_before != tables:
+        found = tuple(_compiled(flow, tables))
+        _last = (flow, tables, found)
+    return found
+
+
+def _compiled(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[TableSchema, TableProgram | str | None]]:
     if all(spec.by_table for spec in flow.transforms):  # no program: nothing that decodes is loaded
         yield from ((schema, None) for schema in tables)
         return
@@ -118,7 +128,28 @@ def _programs(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[Table
 
     changes = without_rows(flow, tables)
     for schema in tables:
+        alone = next((t for t in flow.transforms if not t.compilable() and t.applies_to(schema.full_name)), None)
         try:
-            yield schema, table_program(changes, schema)
+            yield schema, table_program(changes, schema) if alone is None else _by_spark(alone)
         except NotCompiledError as error:
             yield schema, f"{error.reason} is not compiled"
+
+
+def _leaves_tables_alone(transform: TransformSpec) -> bool:
+    """Return whether a transform for Spark alone is for some tables, and says what it makes of their columns.
+
+    What it hides has to be known of batches without rows of these tables too: a statement may rename one.
+    """
+    if transform.applies_to(""):
+        return False
+    try:
+        transform.columns_after(FrameChanges(None, (), {}, hidden=Hidden()))
+    except NotImplementedError:
+        return False
+    except DatabusError:  # such as a function that cannot be imported: its rows say it
+        return True
+    return True
+
+
+def _by_spark(transform: TransformSpec) -> str:
+    return f"transform {transform.label()} is applied by Spark alone"

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def without_rows(flow: Flow, tables: Sequence[TableSchema]) -> FrameChanges:
-    """Return columns and steps of tables as the flow's transforms, all of them compilable, leave them.
+    """Return columns and steps of tables as the flow's transforms leave them.
+
+    Of those for Spark alone too, which concern tables of Spark's lane and say what they make of columns.
 
     Raises:
         TransformError: what the transform raises in the other lane too.
@@ -32,7 +34,8 @@ def without_rows(flow: Flow, tables: Sequence[TableSchema]) -> FrameChanges:
     fields = {schema.schema_id: fields_of(schema) for schema in tables}
     changes = FrameChanges(None, tuple(tables), fields, hidden=Hidden())
     for spec in flow.transforms:
-        changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
+        after = spec.reshape if spec.compilable() else spec.columns_after
+        changes = after(changes)  # type: ignore[assignment] # the only implementation
     return changes
 
 

@@ -17,6 +17,7 @@ from databus.core.protocols.sink import SlotWriter
 from databus.core.protocols.splits import DirectSplit, ImageSplit
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
+from databus.runtime.direct.merged_rows import merged
 from databus.runtime.direct.read_ahead import collector_at_rest, overlapped, return_free_memory
 from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
 
@@ -54,7 +55,7 @@ class DirectTask:
         encoder: the sink's encoder.
         writer: the sink's writer.
         passed: see `dispatch_direct`.
-        program: see `databus.runtime.direct.transforms.row_program`.
+        program: see `databus.runtime.direct.reasons.row_program`.
     """
 
     flow: Flow
@@ -70,10 +71,15 @@ class DirectTask:
     passed: frozenset[str] | None = None
     program: RowProgram | None = None
 
-    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
+    def write(self, slot: int, beside: Iterable[pa.RecordBatch] | None = None) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
 
         Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
+
+        Args:
+            slot: number of the slot.
+            beside: encoded rows of the slot from Spark, of other tables, in log order: they are written at their places
+                among those read here, and not counted. None where there are no such tables.
 
         Raises:
             DatabusError: what reading or writing raised.
@@ -83,7 +89,7 @@ class DirectTask:
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
         encoded = self._encoded(slot, counter)
         ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
-        with collector_at_rest(), closing(ahead) as rows:
+        with collector_at_rest(), closing(ahead), closing(ahead if beside is None else merged(ahead, beside)) as rows:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)

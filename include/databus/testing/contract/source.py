@@ -20,6 +20,7 @@ from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.rows.variant import arrow_schema
 from databus.sources.simple import SimpleSource
+from databus.sources.split_of_tables import of_tables
 from databus.testing.contract.simple_sink import FixedConnections, context
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=2))
@@ -124,7 +125,7 @@ class SourceContract:
         source.close()
 
     def test_reads_and_splits_agree(self, subject: SourceUnderTest) -> None:
-        """Each read and each count of splits gives the same rows."""
+        """Each read and each count of splits gives the same rows; splits of one table give its rows."""
         subject.grow()
         source = subject.open()
         plan = source.plan(subject.begin, EVERYTHING)
@@ -134,6 +135,11 @@ class SourceContract:
         for count in (2, 3, 50):
             assert len(source.splits(plan, count)) <= count
             assert rows_of(source, plan, count) == once
+        for schema in plan.tables:
+            only = of_tables(source.splits(plan, 3), frozenset({schema.schema_id}))
+            if only is not None:
+                found = [row for split in only for batch in split.read() for row in batch.to_pylist()]
+                assert found == [row for row in once if row["schema_id"] == schema.schema_id]
         source.close()
 
     def test_reopened_range_is_the_planned_one(self, subject: SourceUnderTest) -> None:

@@ -23,7 +23,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "spark_needed": ErrorEntry(
         "A value of a batch, such as bytes that are no text of their character set, is read by Spark's lane alone.",
-        "Nothing: the batch goes through Spark by itself, with the same records.",
+        "Nothing: its table goes through Spark by itself for the rest of the run, with the same records.",
     ),
     "live_task_failed": ErrorEntry(
         "A live flow's Spark task failed in a way that no error names.",

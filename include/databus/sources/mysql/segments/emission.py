@@ -40,8 +40,10 @@ class Emission:
     prefix: str = ""
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
-        """Count and emit a batch of row changes."""
+        """Count and emit a batch of row changes; of a table that the form leaves out they are only counted."""
         self.count(len(batch))
+        if not self.form.takes(batch.schema.schema_id):
+            return
         wanted = self.filters.narrow(batch)
         if self.claims is not None:
             wanted = self.claims.applied(wanted)

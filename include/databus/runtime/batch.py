@@ -21,6 +21,7 @@ from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.lane import dispatch_direct, is_direct
+from databus.runtime.direct.required import require_direct_values
 from databus.runtime.direct.row_checks import without_rows
 from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
@@ -134,6 +135,7 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Engi
         try:
             return _move_direct(session, batch, times, passed)
         except SparkNeededError as error:
+            require_direct_values(flow, batch.plan.batch, error)
             # Both lanes write the same records, and a writer goes on from the markers of the other's.
             log.info("flow %s: batch %d goes through Spark: %s", flow.name, batch.plan.batch, error.message)
     names = counts.table_names(planned)

@@ -106,7 +106,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     standing = session.store.load(session.flow.name)
     tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
-        require_unreserved(session.flow, spec, tables)
+        require_unreserved(session.flow, spec, tables, source.tables)
         outputs = outputs_of(session.flow, spec, tables)
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))

@@ -113,14 +113,18 @@ def dispatch_direct(
             )
             answers = session.slots.run(task, batch.plan.sinks[name].slots)
             shared = isinstance(task, RawRecordTask)
-            done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
+            done[name] = gathered_shares(name, planned, answers) if shared else gathered(name, answers)
             kept = (row for _, seen in answers for row in seen.held)
             held += tuple(kept if passed is None else (replace(row, stage=name) for row in kept))
     return done, held
 
 
-def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
-    """Put the slots' shares together."""
+def gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> Dispatched:
+    """Put the shares of a sink's slots together.
+
+    Raises:
+        ReconciliationError: their tasks did not read the same rows, or their shares are not the whole.
+    """
     receipts = tuple(sorted((receipt for receipt, _ in answers), key=lambda receipt: receipt.slot))
     observed = answers[0][1]
     if any((seen.read, seen.mine) != (observed.read, observed.mine) for _, seen in answers):

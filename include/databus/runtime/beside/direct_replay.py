@@ -30,6 +30,7 @@ from databus.runtime.direct.row_checks import held_rows, holding, image_marks, w
 from databus.runtime.direct.row_counts import Taker, held_back
 from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.direct.task import Columns, DirectTask, in_order
+from databus.runtime.dispatch import Dispatched
 from databus.runtime.read import splits_of
 from databus.runtime.routing import route_of
 from databus.runtime.sink_outage.outage import naming
@@ -147,7 +148,8 @@ def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mappin
     look = LookTask(flow, source, _chosen(splits, wanted), columns, marks, takers, program)
     (found,) = cast("list[LookedRows]", session.slots.run(cast("DirectTask", look), 1))
     require_all(flow, source, wanted, found.state)
-    done, takes = [], {}
+    done: list[Dispatched] = []
+    takes: dict[str, frozenset[str]] = {}
     for number, spec in enumerate(flow.sinks):
         name = spec.sink_name
         if name not in session.sinks:

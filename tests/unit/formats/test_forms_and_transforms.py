@@ -8,19 +8,33 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import fastavro
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus import DropColumns, Filter, Hash, Mask, NotNull, RenameColumns
-from databus.binlog.decoding.table_batch import TableBatch, TableEvent
+from databus import DropColumns, Filter, Hash, Kafka, Mask, NotNull, RenameColumns
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
 from databus.core.flow_specs import TransformSpec
-from databus.testing.table_batches import Unrepresentable, batch, table
+from databus.core.state.plan import SinkPlan
+from databus.core.state.registered_schemas import RegisteredSchemas
+from databus.rows.avro.schemas import envelope_schema
+from databus.rows.avro.shapes import shape_of
+from databus.rows.emit import emit
+from databus.rows.frames.computed import computed_column
+from databus.rows.image_form import json_form
+from databus.rows.row_program import FatedRows
+from databus.sinks.kafka.avro.encoder import AvroEncoder
+from databus.sinks.kafka.direct import KafkaEncoder
+from databus.testing.table_batches import Unrepresentable, batch, table, transactions
+from tests.reference.made_messages import SERVER, plan
 from tests.unit.formats.transformed_messages import FORMS, Made, avro_schemas, made
 
 MILLIS = st.datetimes(datetime(1970, 1, 2)).map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000))
@@ -252,3 +266,61 @@ def test_a_key_keeps_its_own_form(day: Any) -> None:
 
     plain = {form: made(rows, [], form).records[0]["key"] for form in FORMS}
     assert keys == plain
+
+
+class Doubling:
+    """Program that adds columns behind those of the table, as one of computed columns does."""
+
+    def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
+        return rows
+
+    def shown(self, batch: TableBatch) -> TableBatch:
+        twice = pa.array([2 * v for v in batch.images["v"].to_pylist()], pa.decimal128(12, 2))
+        days = pa.array([date(1970, 1, 1 + v) for v in batch.images["v"].to_pylist()])
+        return replace(
+            batch,
+            schema=replace(batch.schema, columns=(*batch.schema.columns, *ADDED)),
+            images=pa.RecordBatch.from_arrays(
+                [*batch.images.columns, twice, days], names=[*batch.images.schema.names, *(c.name for c in ADDED)]
+            ),
+            presence_sets=tuple(np.append(carried, [True, True]) for carried in batch.presence_sets),
+        )
+
+
+ADDED = (computed_column("\1twice", "decimal(12,2)"), computed_column("\1day", "date"))
+NAMED = {0: tuple((name, name.removeprefix("\1")) for name in ("id", "v", "\1twice", "\1day"))}
+
+
+def test_columns_that_a_program_adds_are_columns_of_every_form() -> None:
+    stored = table("shop.orders", {"id": "int", "v": "int"})
+    written = replace(stored, columns=(*stored.columns, *(replace(c, name=c.name[1:]) for c in ADDED)))
+    shape = shape_of(stored, written.columns, range(4))
+    pinned = SinkPlan(
+        partitions={"cdc.shop.orders": 1}, schemas={0: RegisteredSchemas("cdc.shop.orders", 7, shape.form, 5)}
+    )
+    rows = batch(stored, [(None, {"id": 1, "v": 9})])
+    found: dict[str, Any] = {}
+    for form in ("debezium with schemas", "maxwell", "canal", "avro"):
+        sink = Kafka(conn_id="k", **FORMS[form])
+        kind = AvroEncoder if form == "avro" else KafkaEncoder
+        encoder = kind(sink, plan(pinned), sink.message_format()).of_tables([written])
+        images = (
+            replace(encoder.image_form(NAMED, None), program=Doubling())
+            if isinstance(encoder, AvroEncoder)
+            else json_form(NAMED, None, Doubling(), values=encoder.values)
+        )
+        (made_rows,) = emit(rows, transactions(), SERVER, images)
+        (value,) = encoder.encode(made_rows.append_column("route", pa.array(["shop.orders"])), 0)["value"].to_pylist()
+        found[form] = value if form == "avro" else json.loads(value)
+    message = found["debezium with schemas"]
+    assert message["payload"]["after"] == {"id": 1, "v": 9, "twice": "18.00", "day": 9}
+    row = next(each for each in message["schema"]["fields"] if each["field"] == "after")
+    assert [(each["field"], each["type"], each.get("name")) for each in row["fields"][2:]] == [
+        ("twice", "string", None), ("day", "int32", "io.debezium.time.Date"),
+    ]  # fmt: skip
+    assert found["maxwell"]["data"] == {"id": 1, "v": 9, "twice": 18.0, "day": "1970-01-10"}
+    assert found["canal"]["data"] == [{"id": "1", "v": "9", "twice": "18.00", "day": "1970-01-10"}]
+    assert found["canal"]["sqlType"]["twice"] == 3
+    schema = fastavro.parse_schema(envelope_schema("cdc.shop.orders", [each for _, each in shape.chosen], "mysql"))
+    read: Any = fastavro.schemaless_reader(io.BytesIO(found["avro"][5:]), schema, None)
+    assert read["after"] == {"id": 1, "v": 9, "twice": Decimal("18.00"), "day": "1970-01-10", "__flags": None}

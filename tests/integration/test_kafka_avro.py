@@ -5,6 +5,7 @@ Run as a program, it plans one batch and dies between the registration of its sc
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -22,20 +23,23 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from databus import Flow, Kafka, MysqlBinlog, NotNull, RenameColumns
+from databus import Filter, Flow, Hash, Kafka, Mask, MysqlBinlog, NotNull, RenameColumns, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import ConfigError
 from databus.core.errors.sink import SinkSchemaError
 from databus.core.findings import Level
+from databus.ops.checkpoint.amend import Attribution
 from databus.ops.health.doctor import examine_flow
 from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
 from databus.records.quarantine import Selection
 from databus.registry import flow_from_json
+from databus.runtime.context import RunIdentity
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume
-from tests.integration.one_process import OneProcessWorld
+from tests.integration.one_process import OneProcess, OneProcessWorld
 from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -204,6 +208,48 @@ def test_a_kill_between_registration_and_plan_writes_each_row_once(
     assert client.get_versions(f"{shop.topic}-value") == [1]
     (message, *_) = consume(world.sandbox.address("kafka"), shop.topic)
     assert int.from_bytes(message.value()[1:5], "big") == registered
+
+
+def test_rows_are_filtered_and_hidden_where_they_are_decoded(
+    world: OneProcessWorld, client: SchemaRegistryClient
+) -> None:
+    shop = Orders(world, "id INT PRIMARY KEY, state VARCHAR(9), card VARCHAR(20), amount DECIMAL(9,2), email TEXT")
+    hiding = (Filter("state <> 'draft'"), Mask("card", keep_last=2), Mask("amount"), Hash("email"))
+    shop.flow = shop.flow.model_copy(update={"transforms": hiding, "checks": (NotNull("email"),)})
+    shop.insert("(1, 'draft', '4711-0815', 1.5, 'a@b'), (2, 'paid', '4711-0816', NULL, 'a@b')")
+    shop.insert("(3, 'paid', '4711-0817', 31337.25, NULL)")
+    shop.sql(f"UPDATE {shop.name}.orders SET state = 'paid', amount = 31337.25 WHERE id = 1")
+    shop.sql(f"UPDATE {shop.name}.orders SET state = 'draft', card = NULL WHERE id = 2")
+    shop.run()
+    records = shop.records(client)
+    hidden = {"state": "paid", "card": "***15", "amount": "***", "email": hashlib.sha256(b"a@b").hexdigest()}
+    hidden["__flags"] = None
+    first = [(v["op"], v["before"], v["after"]) for k, v in records if k == {"id": 1}]
+    assert first == [("c", None, {"id": 1, **hidden})]
+    second = {"id": 2, **hidden, "card": "***16", "amount": None}
+    assert [(v and v["op"], v and (v["before"], v["after"])) for k, v in records if k == {"id": 2}] == [
+        ("c", (None, second)), ("d", (second, None)), (None, None),
+    ]  # fmt: skip
+    assert not [k for k, _ in records if k == {"id": 3}]
+    with open_services(shop.flow, world.connections, world.settings) as services:
+        (row,) = quarantine.select(shop.flow, services, Selection())
+    third = {"id": 3, "state": "paid", "card": "***17", "amount": "***", "email": None}
+    assert (row.key, json.loads(row.payload)["after"]) == ('{"id":3}', third)
+    mended = shop.flow.model_copy(update={"checks": ()})
+    with open_services(mended, world.connections, world.settings) as services:
+        run: Any = OneProcess(), RunIdentity("replay", "", __version__)
+        (done,) = replay_rows(mended, services, run, Selection(), Attribution("ada", "the check was lifted"))
+        assert (done.replayed, done.held) == (1, 0)
+        assert replay_rows(mended, services, run, Selection(), Attribution("ada", "once more")) == []
+    sent = [v for k, v in shop.records(client) if k == {"id": 3}]
+    assert [(v["op"], v["after"]) for v in sent] == [("c", {**third, "__flags": None})]
+    raw = b"".join(m.value() or b"" for m in consume(world.sandbox.address("kafka"), shop.topic))
+    assert not any(secret in raw for secret in (b"4711", b"a@b", (3133725).to_bytes(3, "big"), b"31337"))
+    latest = json.loads(str(client.get_latest_version(f"{shop.topic}-value").schema.schema_str))
+    (image,) = (field["type"][1] for field in latest["fields"] if field["name"] == "before")
+    assert {field["name"]: field["type"][1] for field in image["fields"][:5]} == {
+        "id": "int", **dict.fromkeys(("state", "card", "amount", "email"), "string"),
+    }  # fmt: skip
 
 
 def test_what_keeps_spark_s_lane_is_refused_by_name(world: OneProcessWorld) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from databus import Flow, Kafka, MysqlBinlog, NotNull
+from databus import Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull
 from databus.core.errors.sink import ValidationRefusedError
 from databus.core.flow_specs import FlowContext
 from databus.ops.health.preflight import preflight
@@ -123,6 +123,45 @@ def test_a_comparison_is_refused_by_name(world: OneProcessWorld, flow: Flow) -> 
             with pytest.raises(ValidationRefusedError, match=f"sink {spec.sink_name}: .* not read back"):
                 sink.held(())
             sink.close()
+
+
+def test_debezium_s_types_behind_a_filter_and_a_mask(world: OneProcessWorld, flow: Flow) -> None:
+    name = "hidden"
+    sink = Kafka(conn_id="kafka_east", topic=name, types="debezium", schemas=True)
+    hiding = Flow(
+        name=name,
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{NAME}.{name}",), start="latest"),
+        transforms=(Filter("v > 5"), Mask("price", "note", "big")),
+        checks=(NotNull("note"),),
+        sinks=(sink,),
+    )
+    with world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TABLE {NAME}.{name} (id INT PRIMARY KEY, v INT, price DECIMAL(9,2), note TEXT, "
+            "big BIGINT UNSIGNED NOT NULL)"
+        )
+        world.run(hiding)
+        cursor.execute(f"INSERT INTO {NAME}.{name} VALUES (1, 9, 31337.25, 'secret', 18446744073709551615)")
+        cursor.execute(f"INSERT INTO {NAME}.{name} VALUES (2, 9, 31337.25, NULL, 4711), (3, 1, 1, 'secret', 4711)")
+        cursor.execute(f"UPDATE {NAME}.{name} SET v = 1, price = 31338 WHERE id = 1")
+        cursor.execute(f"TRUNCATE {NAME}.{name}")
+    result = world.run(hiding)
+    assert (result.quarantined, result.rows) == (1, 5)
+    insert, delete, tombstone, truncate = (
+        (json.loads(m.key() or b"null"), json.loads(m.value() or b"null"), m.value() or b"")
+        for m in consume(world.sandbox.address("kafka"), name)
+    )
+    row = {"id": 1, "v": 9, "price": "***", "note": "***", "big": "***"}
+    told = [(m["payload"]["op"], m["payload"]["before"], m["payload"]["after"]) for _, m, _ in (insert, delete)]
+    assert told == [("c", None, row), ("d", row, None)]
+    assert [key["payload"] for key, _, _ in (insert, delete, tombstone)] == [{"id": 1}] * 3
+    assert (tombstone[1], truncate[1]["payload"]["op"], truncate[1]["schema"]) == (None, "t", insert[1]["schema"])
+    columns = {each["field"]: each["type"] for each in insert[1]["schema"]["fields"][1]["fields"]}
+    assert columns == {"id": "int32", "v": "int32", "price": "string", "note": "string", "big": "string"}
+    assert "flags" not in insert[1]["payload"]["source"], "a hidden number is not told as wrapped"
+    assert not any(b"secret" in raw or b"31337" in raw or b"L9E" in raw for _, _, raw in (insert, delete, truncate))
+    (held,) = quarantined(world.settings.records_url, name)
+    assert json.loads(held.payload)["after"] == {**row, "id": 2, "note": None}
 
 
 def test_rows_in_spark_are_refused_before_a_plan(world: OneProcessWorld, flow: Flow) -> None:

@@ -11,9 +11,10 @@ from databus.bench import orders
 from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.options import E2EOptions
 from databus.bench.our_path import OurPath, OurRun
-from databus.bench.peer import SETTINGS, DebeziumPeer, PeerRun
+from databus.bench.peer import PeerRun
 from databus.bench.processes import fresh_servers, path_servers
 from databus.bench.results import Bar, Result
+from databus.bench.variants import PLAIN, Peers, figures_of, variants_of
 from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 
@@ -23,7 +24,6 @@ BARS = (
     Bar("ratio_to_debezium_rows_per_cpu_second", at_least=2.0),
     Bar("checks_cost_percent", at_most=15),
 )
-_PEER_WITHIN_S = 1800.0
 
 
 def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_000) -> Result:
@@ -33,22 +33,24 @@ def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_00
         ReconciliationError: a topic of ours does not hold exactly the row changes that were made.
         SandboxError: a server or the peer failed.
     """
-    servers = path_servers(debezium=options.debezium)
+    servers = path_servers(debezium=options.debezium, registry=options.avro)
     with fresh_servers(servers, say, ports_from) as sandbox, closing(OurPath(sandbox)) as ours:
         return measure(sandbox, ours, options, say)
 
 
 def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers, whose MySQL has written nothing else."""
+    variants = variants_of(options)
     with log_writer(sandbox, "mysql") as writer:
         orders.create(writer.connection)
         say(f"warming up with {options.warm_up:,} row changes")
         warm = sum(orders.load(writer.connection, options.warm_up).values())
-        peer = DebeziumPeer(sandbox) if options.debezium else None
+        peers = Peers(sandbox, [PLAIN, *(variant.peer for variant in variants)]) if options.debezium else None
         ours.run("warm_up", "earliest", batch_rows=options.batch_rows)
-        if peer is not None:
-            peer.catch_up(warm, _PEER_WITHIN_S)
-            peer.stop()
+        for variant in variants:
+            ours.run(f"warm_up_{variant.name}", "earliest", batch_rows=options.batch_rows, form=variant.ours)
+        if peers is not None:
+            peers.warm_up(warm)
         start = head(writer)
         say(f"MySQL writes {options.changes:,} row changes")
         rows = sum(orders.load(writer.connection, options.changes).values())
@@ -60,66 +62,66 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
     }
     say(told("our path", rows, plain))
     details: dict[str, Any] = {"rows": rows, "warm_up_rows": warm, "ours": asdict(plain)}
-    checked: OurRun | None = None
+    checked = None
     if options.checks:
-        say("our path with row checks")
-        found = ours.run("checked", start, batch_rows=options.batch_rows, checks=True)
-        checked = reconciled(sandbox, "checked", found, rows)
-        say(told("our path with row checks", rows, checked))
+        checked, cost = with_checks(sandbox, ours, start, options, plain, say)
         details["ours_with_checks"] = asdict(checked)
+        details["cpu_seconds_without_and_with_checks"] = [[p.cpu_seconds, c.cpu_seconds] for p, c in cost]
         figures["with_checks_rows_per_second"] = rows / checked.seconds
         figures["with_checks_rows_per_cpu_second"] = rows / checked.cpu_seconds
-        pairs = [(plain, checked)]
-        for number in range(2, options.rounds + 1):
-            say(f"round {number}")
-            runs: dict[str, OurRun] = {}
-            for name in ("checked", "plain") if number % 2 == 0 else ("plain", "checked"):
-                topic = f"{name}_{number}"
-                found = ours.run(topic, start, batch_rows=options.batch_rows, checks=name == "checked")
-                runs[name] = reconciled(sandbox, topic, found, rows)
-            pairs.append((runs["plain"], runs["checked"]))
-        figures["checks_cost_percent"] = cost_percent(pairs)
-        details["cpu_seconds_without_and_with_checks"] = [[p.cpu_seconds, c.cpu_seconds] for p, c in pairs]
-    if changed := with_transforms(sandbox, ours, start, options, rows, say):
-        details["ours_with_transforms"] = asdict(changed)
-        figures |= beside_plain(rows, plain, changed)
-    if peer is not None:
-        say("Debezium")
-        theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
-        say(told("Debezium", rows, theirs))
+        figures["checks_cost_percent"] = cost_percent(cost)
+    done: dict[str, OurRun] = {}
+    for variant in variants:
+        say(f"our path {variant.said}")
+        found = ours.run(variant.name, start, batch_rows=options.batch_rows, form=variant.ours)
+        done[variant.name] = reconciled(sandbox, variant.name, found, rows)
+        say(told(f"our path {variant.said}", rows, found))
+        details[f"ours_{variant.name}"] = asdict(found)
+    theirs = {} if peers is None else beside(peers, rows, say)
+    if peers is not None:
         # At least once: after the restart it may repeat some of the warm-up, so that it is done that much too early.
-        details |= {"debezium_repeated_rows": theirs.rows - rows}
-        details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
-        figures |= compared(rows, plain, checked, theirs)
-        figures |= {} if changed is None else {"with_transforms_ratio_to_debezium": theirs.seconds / changed.seconds}
+        details["debezium_repeated_rows"] = {name: run.rows - rows for name, run in theirs.items()}
+        details["debezium"] = {name: asdict(run) for name, run in theirs.items()}
+        details["debezium_settings"] = peers.settings
+        figures |= compared(rows, plain, checked, theirs[PLAIN])
+    for variant in variants:
+        figures |= figures_of(variant, rows, done[variant.name], plain, theirs.get(variant.peer))
     settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}
     rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
     return Result(
-        "e2e", rounded, BARS, settings, details, "ratio_to_debezium" if peer is not None else "rows_per_second"
+        "e2e", rounded, BARS, settings, details, "ratio_to_debezium" if peers is not None else "rows_per_second"
     )
 
 
-def with_transforms(
-    sandbox: Sandbox, ours: OurPath, start: str, options: E2EOptions, rows: int, say: Callable[[str], None]
-) -> OurRun | None:
-    """Move the log once more with transforms that look at values, which all rows pass; None where it is not asked."""
-    if not options.transforms:
-        return None
-    say("our path with transforms")
-    found = ours.run("changed", start, batch_rows=options.batch_rows, transforms=True)
-    changed = reconciled(sandbox, "changed", found, rows)
-    say(told("our path with transforms", rows, changed))
-    return changed
+def with_checks(
+    sandbox: Sandbox, ours: OurPath, start: str, options: E2EOptions, plain: OurRun, say: Callable[[str], None]
+) -> tuple[OurRun, list[tuple[OurRun, OurRun]]]:
+    """Return the first run with row checks, and the runs (without, with them) of all rounds."""
+    rows = plain.rows
+    say("our path with row checks")
+    found = ours.run("checked", start, batch_rows=options.batch_rows, checks=True)
+    checked = reconciled(sandbox, "checked", found, rows)
+    say(told("our path with row checks", rows, checked))
+    pairs = [(plain, checked)]
+    for number in range(2, options.rounds + 1):
+        say(f"round {number}")
+        runs: dict[str, OurRun] = {}
+        for name in ("checked", "plain") if number % 2 == 0 else ("plain", "checked"):
+            topic = f"{name}_{number}"
+            found = ours.run(topic, start, batch_rows=options.batch_rows, checks=name == "checked")
+            runs[name] = reconciled(sandbox, topic, found, rows)
+        pairs.append((runs["plain"], runs["checked"]))
+    return checked, pairs
 
 
-def beside_plain(rows: int, plain: OurRun, changed: OurRun) -> dict[str, float]:
-    """Return the figures of a run with transforms, and its rates over those of the plain one."""
-    return {
-        "with_transforms_rows_per_second": rows / changed.seconds,
-        "with_transforms_rows_per_cpu_second": rows / changed.cpu_seconds,
-        "with_transforms_ratio_to_plain": plain.seconds / changed.seconds,
-        "with_transforms_cpu_ratio_to_plain": plain.cpu_seconds / changed.cpu_seconds,
-    }
+def beside(peers: Peers, rows: int, say: Callable[[str], None]) -> dict[str, PeerRun]:
+    """Return how each of the peers moved the log."""
+    found: dict[str, PeerRun] = {}
+    for name in peers.settings:
+        say(f"Debezium ({name})")
+        found[name] = peers.run(name, rows)
+        say(told(f"Debezium ({name})", rows, found[name]))
+    return found
 
 
 def cost_percent(pairs: Sequence[tuple[OurRun, OurRun]]) -> float:

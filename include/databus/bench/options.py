@@ -46,7 +46,9 @@ class E2EOptions:
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours.
         checks: run our path a second time, with six row checks.
-        transforms: run our path once more, with a Filter that all rows pass, a Mask, a Hash and an AddColumn.
+        transforms: run both once more, ours with a Filter that all rows pass, a Mask, a Hash and an AddColumn.
+        avro: run both once more in Avro, with a schema registry.
+        spark_lane: run our path with these transforms through Spark's DataFrames.
         debezium: run Debezium on the same log.
         rounds: runs of our path, with and without checks in turn; their cost is taken over all.
     """
@@ -56,6 +58,8 @@ class E2EOptions:
     batch_rows: Annotated[int, Option(min=1_000)] = 500_000
     checks: Annotated[bool, Option()] = True
     transforms: Annotated[bool, Option()] = True
+    avro: Annotated[bool, Option()] = True
+    spark_lane: Annotated[bool, Option()] = True
     debezium: Annotated[bool, Option()] = True
     rounds: Annotated[int, Option(min=1)] = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from databus import (
     AcceptedValues,
@@ -53,6 +53,21 @@ _TRANSFORMS = (
 
 
 @dataclass(frozen=True)
+class PathForm:
+    """Form of our path, beside the plain one.
+
+    Attributes:
+        transforms: with a Filter that all rows pass, a Mask and a Hash.
+        avro: messages in Avro, with the sandbox's registry.
+        lane: "spark" for DataFrames.
+    """
+
+    transforms: bool = False
+    avro: bool = False
+    lane: Literal["auto", "spark"] = "auto"
+
+
+@dataclass(frozen=True)
 class OurRun:
     """Result of one run of our flow.
 
@@ -88,14 +103,19 @@ class OurPath:
         """End the Spark session while its server is there."""
         self._spark.stop()
 
-    def run(self, name: str, start: str, *, batch_rows: int, checks: bool = False, transforms: bool = False) -> OurRun:
+    def run(
+        self, name: str, start: str, *, batch_rows: int, checks: bool = False, form: PathForm | None = None
+    ) -> OurRun:
         """Move the log from a place to its head into the topic `name`, one message per row change."""
+        form = form or PathForm()
+        registry: dict[str, Any] = {"format": "avro", "registry_conn_id": "schema_registry_default"}
         flow = Flow(
             name=name,
             source=MysqlBinlog(conn_id="mysql_shop", tables=("bench.orders",), start=start),
-            transforms=_TRANSFORMS if transforms else (),
+            transforms=_TRANSFORMS if form.transforms else (),
             checks=_CHECKS if checks else (),
-            sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
+            sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False, **(registry if form.avro else {})),),
+            lane=form.lane,
             batching=Batching(max_rows=batch_rows, max_bytes=1 << 30),
         )
         return self.timed(flow)

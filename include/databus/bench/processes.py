@@ -92,6 +92,7 @@ def fresh_servers(
             sandbox.destroy()
 
 
-def path_servers(*, debezium: bool) -> tuple[str, ...]:
-    """Return the servers of the path from a binlog to Kafka, with the peer's or without."""
-    return ("zookeeper", "kafka", "mysql", "spark", *(("debezium",) if debezium else ()))
+def path_servers(*, debezium: bool, registry: bool = False) -> tuple[str, ...]:
+    """Return the servers of the path from a binlog to Kafka, with the peer's and a schema registry or without."""
+    more = {"debezium": debezium, "apicurio": registry}
+    return ("zookeeper", "kafka", "mysql", "spark", *(name for name, wanted in more.items() if wanted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ChosenImages, ImageForm, Images, needed_images
+from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images, ShownBatch
 from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
@@ -36,9 +36,13 @@ _LETTERS = pa.array([_OPS[number].value for number in range(len(_OPS))])
 
 @dataclass(frozen=True)
 class _Origin:
-    """Batch origin: what all rows of a batch have in common."""
+    """Batch origin: what all rows of a batch have in common.
+
+    `plain` are no images where none of its rows can be held back.
+    """
 
     batch: TableBatch
+    shown: ShownBatch
     transactions: Transactions
     server: str
     prefix: str
@@ -103,22 +107,19 @@ def emit(
     encoder = key_encoder(batch)
     rows = _rows(batch, encoder)
     if form.program is None:
-        images = form.encode(batch)
-        marks = None if form.marks is None else form.marks.of(batch)
+        shown = ShownBatch(batch, batch)
     else:
         refuse_too_large(batch)
         rows = rows.judged(form.program, batch, transactions)
-        chosen, at = needed_images(batch, rows.before, rows.after)
-        shown = form.program.shown(chosen, transactions)
-        images = ChosenImages(form.encode(shown), at)
-        marks = None if form.marks is None else np.append(form.marks.of(shown, chosen), 0)[at[:-1]]
-    # What a batch without images (all left out by a filter) gives has no after-image to look up.
-    marks = None if marks is None else np.append(marks, 0)
-    keys = form.keys(batch) if form.keys is not None else None
+        shown = ShownBatch.of(batch, transactions, form.program, (rows.before, rows.after))
+    keys = form.keys(batch, shown.batch.schema) if form.keys is not None else None
     if form.values is not None:
         keys = key_encoder(batch, form.values.key_literals)
-    plain = None if form.plain is None else form.plain(batch)
-    origin = _Origin(batch, transactions, server, prefix, form, marks, keys, plain)
+    images = shown.images(form.encode)
+    marks = None if form.marks is None else shown.marks(form.marks)
+    held = rows.unjudged is not None or (marks is not None and bool(marks.any()))
+    plain = shown.images(form.plain) if form.plain is not None and held else None
+    origin = _Origin(batch, shown, transactions, server, prefix, form, marks, keys, plain)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
@@ -225,15 +226,19 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "before": _taken(images, rows.before, origin.form),
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
-        "flags": row_flags(batch, rows.before, rows.after, _more_flags(origin)),
+        "flags": row_flags(batch, rows.before, rows.after, origin.shown.flags(origin.form)),
         "absent": _absent(batch, np.where(named & ~lost, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
     if origin.marks is not None and origin.form.marks is not None:
         gone = origin.marks[rows.before] & origin.form.marks.of_deletes(batch.schema.schema_id)
         columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
-    if origin.plain is not None:
-        columns |= {name: _taken(origin.plain, getattr(rows, of), origin.form) for name, of in PLAIN.items()}
+    if origin.form.plain is not None:
+        plain = origin.plain
+        columns |= {
+            name: pa.nulls(n, pa.binary()) if plain is None else _taken(plain, getattr(rows, of), origin.form)
+            for name, of in PLAIN.items()
+        }
     if origin.form.program is not None:
         columns[UNJUDGED] = pa.nulls(n, pa.string()) if rows.unjudged is None else rows.unjudged
     place = rows.change
@@ -250,13 +255,6 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
 def _at(keys: pa.BinaryArray, named: npt.NDArray[np.bool_]) -> pa.BinaryArray:
     """Return the keys of the rows that have one, null for the others."""
     return keys if named.all() else keys.take(pa.array(np.cumsum(named) - 1, mask=~named))
-
-
-def _more_flags(origin: _Origin) -> Mapping[int, Mapping[int, str]]:
-    form, batch = origin.form, origin.batch
-    if form.values is None:
-        return {}
-    return {column: rows for column, rows in form.values.flags(batch).items() if form.writes(batch.schema, column)}
 
 
 def _form_fields(form: ImageForm) -> list[pa.Field]:

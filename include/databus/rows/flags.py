@@ -55,7 +55,7 @@ def row_flags(
     batch: TableBatch,
     before: npt.NDArray[np.int32],
     after: npt.NDArray[np.int32],
-    more: Mapping[int, Mapping[int, str]] | None = None,
+    more: Mapping[str, Mapping[int, str]] | None = None,
 ) -> pa.ListArray:
     """Return the flags of each row, null without any.
 
@@ -63,12 +63,12 @@ def row_flags(
         batch: the decoded changes.
         before: per row its before-image in `batch.images`, -1 without.
         after: the same of its after-image.
-        more: column → image row → reason that only the form in which values are written has.
+        more: column's name → image row → reason that only the form in which values are written has.
     """
     of_image = _image_flags(batch)
     for column, rows in (more or {}).items():
         for row, reason in rows.items():
-            of_image.setdefault(row, []).append(f"{batch.schema.columns[column].name}:{reason}")
+            of_image.setdefault(row, []).append(f"{column}:{reason}")
     if not of_image:
         return no_flags(len(before))
     flagged = np.fromiter(of_image, np.int32)

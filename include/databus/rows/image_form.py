@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
+from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch, Transactions
 from databus.core.tables.schemas import TableSchema
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
@@ -57,15 +57,13 @@ class ImageForm:
         changes_at_once: row changes that are written together.
         marks: what row checks say of the images; None for flows without.
         values: form of the values, also in keys; None for the usual one.
-        plain: writes the images with values in the usual form beside, for rows that a check holds back; None for none.
-        keys: makes the encoder of the keys, where they are not those of `values`; None for none.
-        program: what transforms do with values and rows; None for flows whose transforms look at none. It goes with
-            the usual form alone: others would show what it replaces.
+        plain: writes the images with values in the usual form beside, for rows that are held back; None for none.
+        keys: makes the encoder of the keys of a decoded batch, where they are not those of `values`; None for none.
+            The schema beside it is that of the images, as transforms leave it.
+        program: what transforms do with values and rows; None for flows whose transforms look at none. All images are
+            those of the batch that it shows; keys are those of the decoded one, for no transform replaces a key.
         columns: what images in a form of their own hold, see `ImageColumns`.
         only: `schema_id`s of the tables whose rows are written, `NO_SCHEMA` among them for statements; None for all.
-
-    Raises:
-        TypeError: a program is given, and `values`, `plain` or `keys` with it.
     """
 
     kind: pa.DataType
@@ -75,15 +73,10 @@ class ImageForm:
     marks: ImageMarks | None = None
     values: ValueForm | None = None
     plain: Callable[[TableBatch], Images] | None = None
-    keys: Callable[[TableBatch], KeyEncoder | None] | None = None
+    keys: Callable[[TableBatch, TableSchema], KeyEncoder | None] | None = None
     program: RowProgram | None = None
     columns: ImageColumns = field(default_factory=dict)
     only: frozenset[int] | None = None
-
-    def __post_init__(self) -> None:
-        others = (self.values, self.plain, self.keys)
-        if self.program is not None and any(other is not None for other in others):
-            raise TypeError("a program with values, plain images or keys, which would show the values it replaces")
 
     def takes(self, schema_id: int) -> bool:
         """Return whether rows of a table are written."""
@@ -118,10 +111,65 @@ class ChosenImages:
         return self.inner.take(self.at[rows])
 
 
+@dataclass(frozen=True)
+class ShownBatch:
+    """Batch as a flow's transforms leave it, with those of its images that rows have.
+
+    Attributes:
+        batch: the images that are written.
+        stored: the same images as they were decoded.
+        at: as of `ChosenImages`; None where all images of the decoded batch are in their places.
+    """
+
+    batch: TableBatch
+    stored: TableBatch
+    at: npt.NDArray[np.int32] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        batch: TableBatch,
+        transactions: Transactions,
+        program: RowProgram,
+        rows: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    ) -> ShownBatch:
+        """Return a decoded batch as a program leaves it, with the images (before, after) of its rows.
+
+        Raises:
+            DatabusError: see `RowProgram.shown`.
+        """
+        chosen, at = needed_images(batch, *rows)
+        return cls(program.shown(chosen, transactions), chosen, at)
+
+    def images(self, encode: Callable[[TableBatch], Images]) -> Images:
+        """Return the images as `encode` writes them, at the places of the decoded ones."""
+        written = encode(self.batch)
+        return written if self.at is None else ChosenImages(written, self.at)
+
+    def marks(self, marks: ImageMarks) -> Ints:
+        """Return int64[images + 1], the marks of each decoded image, and 0 of none."""
+        found = marks.of(self.batch, None if self.at is None else self.stored)
+        return np.append(found, 0) if self.at is None else np.append(found, 0)[self.at]
+
+    def flags(self, form: ImageForm) -> Mapping[str, Mapping[int, str]]:
+        """Return column → decoded image → reason of the flags that a form's values have."""
+        if form.values is None:
+            return {}
+        schema, rows = self.batch.schema, None if self.at is None else np.flatnonzero(self.at[:-1] >= 0)
+        return {
+            schema.columns[column].name: found if rows is None else {int(rows[row]): why for row, why in found.items()}
+            for column, found in form.values.flags(self.batch).items()
+            if form.writes(schema, column)
+        }
+
+
 def needed_images(
     batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
 ) -> tuple[TableBatch, npt.NDArray[np.int32]]:
-    """Return a batch with those of its images that rows point to, and where they are now (`ChosenImages.at`)."""
+    """Return a batch with those of its images that rows point to, and where they are now (`ChosenImages.at`).
+
+    A change whose row has lost an image to a filter has lost it in the batch, too.
+    """
     count = batch.images.num_rows
     needed = np.zeros(count + 1, np.bool_)
     needed[before] = needed[after] = True
@@ -165,11 +213,8 @@ def json_form(
         columns: see `ImageColumns`.
         marks: what row checks say of the images.
         program: what transforms do with values and rows.
-        values: form of the values, where no program is. Rows then have the column `form_key`, and where there are
-            marks the columns `plain_before` and `plain_after`.
-
-    Raises:
-        TypeError: both a program and a form of the values are given.
+        values: form of the values; None for the usual one. Rows then have the column `form_key`, and where there are
+            marks or a program, which may hold rows back, the columns `plain_before` and `plain_after`.
     """
     plain = partial(json_images.encode, columns=columns)
     return ImageForm(
@@ -179,7 +224,7 @@ def json_form(
         JSON_CHANGES,
         marks,
         values,
-        plain if values is not None and marks is not None else None,
+        plain if values is not None and (marks is not None or program is not None) else None,
         program=program,
         columns=columns,
     )

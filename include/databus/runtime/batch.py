@@ -23,6 +23,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.both_lanes import SharedBatch, dispatch_both
 from databus.runtime.direct.lane import dispatch_direct
+from databus.runtime.direct.required import require_direct_values
 from databus.runtime.direct.row_checks import without_rows
 from databus.runtime.direct.spark_tables import spark_tables
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
@@ -144,6 +145,7 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Engi
                 break
             return _move_both(session, batch, times, passed, shared)
         except SparkNeededError as error:
+            require_direct_values(flow, batch.plan.batch, error)
             if not known.learn(flow.name, error):
                 log.info("flow %s: batch %d goes through Spark: %s", flow.name, batch.plan.batch, error.message)
                 break

@@ -267,7 +267,7 @@ def _new_plan(
     tables = written_tables(session.flow, proposed.tables)
     for name in session.sinks:
         with naming(name):
-            require_unreserved(session.flow, session.sink_spec(name), tables)
+            require_unreserved(session.flow, session.sink_spec(name), tables, proposed.tables)
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):

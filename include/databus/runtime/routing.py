@@ -66,35 +66,49 @@ def reserved_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> It
             )
 
 
-def lost_keys_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> Iterator[SinkSettingError]:
+def lost_keys_in(
+    flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema], stored: Sequence[TableSchema]
+) -> Iterator[SinkSettingError]:
     """Yield, for each such table, the error of key columns that rows lack, of a sink whose messages name them there.
 
     Args:
         flow: the flow.
         spec: the sink.
         tables: as the flow's transforms leave them.
+        stored: the same as the source has them.
     """
     option = spec.names_key_columns()
+    of_source = {table.schema_id: {column.name: column.type for column in table.columns} for table in stored}
     for table, _ in outputs_of(flow, spec, tables) if option else ():
-        lost = [name for name in table.primary_key if name not in {column.name for column in table.columns}]
+        types = {column.name: column.type for column in table.columns}
+        was = of_source.get(table.schema_id, {})
+        lost = [name for name in table.primary_key if types.get(name) != was.get(name)]
         if lost and table.columns:
             raw = f"key column{'s' if len(lost) > 1 else ''} {', '.join(lost)} of {table.full_name}"
             yield SinkSettingError(
                 f"sink {spec.sink_name}: messages of {option} name the key's columns in the row, and a transform of "
-                f"flow {flow.name} renames or drops {raw}",
+                f"flow {flow.name} renames, drops or changes {raw}",
                 hint=f'Leave {raw} as it is in the flow\'s transforms, or take types="iso" with '
                 'envelope="debezium" or "row", whose keys stand alone.',
                 code="sink_key_column_lost",
             )
 
 
-def require_unreserved(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> None:
+def require_unreserved(
+    flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema], stored: Sequence[TableSchema]
+) -> None:
     """Refuse columns whose names a sink gives members of its own, and key columns that its messages lack.
+
+    Args:
+        flow: the flow.
+        spec: the sink.
+        tables: as the flow's transforms leave them.
+        stored: the same as the source has them.
 
     Raises:
         SinkSettingError: names the table and the columns.
     """
-    for error in (*reserved_in(flow, spec, tables), *lost_keys_in(flow, spec, tables)):
+    for error in (*reserved_in(flow, spec, tables), *lost_keys_in(flow, spec, tables, stored)):
         raise error
 
 

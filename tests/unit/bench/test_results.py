@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from databus.bench.e2e import compared
+from databus.bench.options import E2EOptions
 from databus.bench.our_path import OurRun
 from databus.bench.peer import PeerRun
 from databus.bench.results import Bar, Result
+from databus.bench.variants import AVRO, PLAIN, TRANSFORMS, figures_of, peer_settings, variants_of
 
 BARS = (Bar("rate", at_least=100), Bar("growth", at_most=2.2), Bar("scaling", at_least=1.6))
 
@@ -71,3 +73,20 @@ def test_ratios_say_how_many_times_the_peer_we_are() -> None:
     assert (found["debezium_rows_per_second"], found["debezium_rows_per_cpu_second"]) == (100, 50)
     assert (found["ratio_to_debezium"], found["ratio_to_debezium_rows_per_cpu_second"]) == (3.0, 3.0)
     assert found["with_checks_ratio_to_debezium"] == 2.0
+    slower = OurRun(rows=600, bytes=1, batches=1, seconds=4.0, cpu_seconds=24.0, stages_ms={}, rss_mb=1)
+    for variant in variants_of(E2EOptions(spark_lane=False)):
+        beside = figures_of(variant, 600, slower, ours, theirs)
+        assert beside[f"{variant.name}_ratio_to_debezium"] == 1.5
+        assert beside[f"{variant.name}_ratio_to_debezium_rows_per_cpu_second"] == 0.5
+        assert beside[f"{variant.name}_ratio_to_plain"] == 0.5
+        alone = figures_of(variant, 600, slower, ours, None)
+        assert alone.items() <= beside.items()
+        assert not any("debezium" in name for name in alone)
+
+
+def test_a_peer_writes_one_message_for_each_row_in_our_form() -> None:
+    plain, changed, avro = (peer_settings(name, "127.0.0.1:9085") for name in (PLAIN, TRANSFORMS, AVRO))
+    assert {each["tombstones.on.delete"] for each in (plain, changed, avro)} == {"false"}
+    assert changed["column.mask.with.3.chars"] == "bench.orders.title"
+    assert avro["key.converter.apicurio.registry.url"] == avro["value.converter.apicurio.registry.url"]
+    assert not any("converter" in name for name in plain | changed)

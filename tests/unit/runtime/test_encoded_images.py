@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,8 +80,3 @@ def test_rows_that_a_check_holds_back_are_json() -> None:
 def test_a_source_that_gives_text_only_is_named() -> None:
     with pytest.raises(SinkSettingError, match="sink kafka: source mock gives JSON only"):
         task((OnlyText(),), Keeping()).write(0)
-
-
-def test_transforms_that_look_at_values_are_refused_by_name() -> None:
-    with pytest.raises(SinkSettingError, match="sink kafka: it takes images in a form of its own"):
-        replace(task((OneBatch(),), Keeping()), program=object()).write(0)  # type: ignore[arg-type] # none is run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from databus import DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
+from databus import Cast, DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
 from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
@@ -121,12 +121,15 @@ def test_a_look_at_the_tables_tells_them() -> None:
 def test_a_key_column_that_messages_name_in_the_row_stays_as_it_is(options: dict[str, Any]) -> None:
     sink = Kafka(conn_id="k", topic="t", **options)
     renamed = flow(sink, RenameColumns({"id": "order_id"}))
-    with pytest.raises(SinkSettingError, match=r"renames or drops key column id of shop\.k2") as caught:
-        require_unreserved(renamed, sink, written_tables(renamed, (TABLE,)))
+    with pytest.raises(SinkSettingError, match=r"renames, drops or changes key column id of shop\.k2") as caught:
+        require_unreserved(renamed, sink, written_tables(renamed, (TABLE,)), (TABLE,))
     assert caught.value.code == "sink_key_column_lost"
     (finding,) = compare(renamed, Told(now(TABLE))).findings
     assert (finding.level, finding.code) == (Level.ERROR, "sink_key_column_lost")
+    changed = flow(sink, Cast({"id": "string"}))
+    with pytest.raises(SinkSettingError, match="changes key column id"):
+        require_unreserved(changed, sink, written_tables(changed, (TABLE,)), (TABLE,))
     other = flow(sink, RenameColumns({"__op": "op"}))
-    require_unreserved(other, sink, written_tables(other, (TABLE,)))
+    require_unreserved(other, sink, written_tables(other, (TABLE,)), (TABLE,))
     plain = Kafka(conn_id="k", topic="t")
-    require_unreserved(flow(plain, *renamed.transforms), plain, written_tables(renamed, (TABLE,)))
+    require_unreserved(flow(plain, *renamed.transforms), plain, written_tables(renamed, (TABLE,)), (TABLE,))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -31,6 +34,22 @@ def test_the_chosen_ones_in_their_order() -> None:
         ("position", "mysql-bin.000002:645"), ("server_id", "7"), ("flow", "orders_to_kafka"), ("batch", "7"),
     ]  # fmt: skip
     assert second[0] == ("op", "u")
+
+
+def test_a_trace_for_each_transaction_and_a_parent_for_each_change() -> None:
+    found = [dict(headers) for headers in _headers(headers=("event_id", "traceparent"))]
+    assert all(re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", each["traceparent"]) for each in found)
+    pairs = {(each["event_id"].rsplit(":", 2)[0], each["traceparent"].split("-")[1]) for each in found}
+    traces = dict(pairs)
+    assert (
+        len(pairs)
+        == len(set(traces.values()))
+        == len(traces)
+        < len(found)
+        == len({each["traceparent"] for each in found})
+    )
+    transaction = f"{GTID}:2"
+    assert traces[transaction] == hashlib.sha256(transaction.encode()).hexdigest()[:32]
 
 
 def test_cloud_events_of_any_envelope() -> None:

@@ -298,7 +298,8 @@ class _ServerTables:
         level = Level.WARN if self._accepted else Level.ERROR
         tables = written_tables(self._flow, self._told, compared=True)
         for spec in self._flow.sinks:
-            for error in (*reserved_in(self._flow, spec, tables), *lost_keys_in(self._flow, spec, tables)):
+            lost = lost_keys_in(self._flow, spec, tables, self._told)
+            for error in (*reserved_in(self._flow, spec, tables), *lost):
                 yield Finding.of(f"sink {spec.sink_name}", error, level)
 
     def _lost(self) -> Iterator[Finding]:

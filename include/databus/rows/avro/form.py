@@ -11,6 +11,7 @@ import pyarrow as pa
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors.source import DecodeError
 from databus.core.state.registered_schemas import RegisteredSchemas
+from databus.core.tables.schemas import TableSchema
 from databus.rows.avro.images import AvroImages, encode, no_images
 from databus.rows.avro.keys import AvroKeyEncoder, avro_key_encoder
 from databus.rows.avro.shapes import TableShape, shape_in, wire_head
@@ -32,37 +33,41 @@ class AvroForm:
     schemas: Mapping[int, RegisteredSchemas]
 
     def images(self, batch: TableBatch) -> AvroImages:
-        """Write all images of a batch.
+        """Write all images of a batch, as transforms leave it.
+
+        Raises:
+            DecodeError: a column holds what its registered type cannot.
+        """
+        if batch.schema.schema_id not in self.schemas:
+            return AvroImages(np.zeros(batch.images.num_rows + 1, np.int64), np.zeros(1, np.uint8))
+        return encode(batch, self._shape(batch.schema).chosen)
+
+    def keys(self, batch: TableBatch, shown: TableSchema) -> AvroKeyEncoder | None:
+        """Return the encoder of a batch's keys, None of a table that is not wanted or has none.
+
+        Args:
+            batch: the changes as they were decoded.
+            shown: the table as transforms leave it.
 
         Raises:
             DecodeError: it has other columns than are registered.
         """
-        shape = self._shape(batch)
-        if shape is None:
-            return AvroImages(np.zeros(batch.images.num_rows + 1, np.int64), np.zeros(1, np.uint8))
-        return encode(batch, shape.chosen)
-
-    def keys(self, batch: TableBatch) -> AvroKeyEncoder | None:
-        """Return the encoder of a batch's keys, None of a table that is not wanted or has none."""
-        shape = self._shape(batch)
-        if shape is None:
-            return None
-        return avro_key_encoder(batch, shape.key, wire_head(self.schemas[batch.schema.schema_id].key))
-
-    def _shape(self, batch: TableBatch) -> TableShape | None:
         schema = batch.schema
         registered = self.schemas.get(schema.schema_id)
         if registered is None:
             return None
-        wanted = self.columns.get(schema.schema_id)
-        shape = shape_in(schema, None if wanted is None else tuple(wanted))
+        shape = self._shape(shown, schema)
         if shape.form != registered.form:
             raise DecodeError(
                 f"rows of {schema.full_name} have other columns than the Avro schema {registered.value} that was "
                 f"registered for {registered.topic} when their batch was planned",
                 hint="Two versions of databus move the flow: run one everywhere. If not, report it.",
             )
-        return shape
+        return avro_key_encoder(batch, shape.key, wire_head(registered.key))
+
+    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape:
+        wanted = self.columns.get(shown.schema_id)
+        return shape_in(shown, None if wanted is None else tuple(wanted), stored)
 
 
 def avro_form(form: AvroForm, marks: ImageMarks | None = None) -> ImageForm:

@@ -52,9 +52,17 @@ def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequen
 
 
 @functools.lru_cache(maxsize=1000)
-def shape_in(table: TableSchema, wanted: tuple[tuple[str, str], ...] | None) -> TableShape:
-    """Return the shape of a table's records, of its columns (name at the source, name in the image) or of all."""
+def shape_in(
+    table: TableSchema, wanted: tuple[tuple[str, str], ...] | None, stored: TableSchema | None = None
+) -> TableShape:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table as its images are.
+        wanted: (name at the source, name in the image) of its columns; None for all of them.
+        stored: the table at the source, whose keys the records have; None where it is the same.
+    """
     place = {column.name: number for number, column in enumerate(table.columns)}
     pairs = wanted if wanted is not None else tuple((name, name) for name in place)
     written = [replace(table.columns[place[source]], name=name) for source, name in pairs]
-    return shape_of(table, written, [place[source] for source, _ in pairs])
+    return shape_of(stored or table, written, [place[source] for source, _ in pairs])

@@ -12,6 +12,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.events import RowState
+from databus.core.flow import Flow
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.known_outputs import known_outputs
@@ -19,7 +20,7 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.trace import chunk_of
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
-from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark.errors import engine_errors
@@ -106,7 +107,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     standing = session.store.load(session.flow.name)
     tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
-        require_unreserved(session.flow, spec, tables)
+        require_unreserved(session.flow, spec, tables, source.tables)
         outputs = outputs_of(session.flow, spec, tables)
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))
@@ -127,6 +128,10 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
     Raises:
         ReconciliationError: a row is not in the range, or a sink did not confirm what it was given.
     """
+    if any(spec.needs_direct_lane() for spec in session.flow.sinks):
+        from databus.runtime.beside.direct_replay import replay_decoded  # loads kernels
+
+        return replay_decoded(session, plan, source, wanted)
     from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
     flow = session.flow
@@ -145,13 +150,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         looked = checked.select("event_id", check.STATE, table, *mine)
         found = looked.collect()
         state = {row["event_id"]: row[check.STATE] for row in found}
-        if set(state) != set(wanted):
-            gone = sorted(set(wanted) - set(state))
-            raise ReconciliationError(
-                f"flow {flow.name}: {len(gone)} rows to be replayed are not in {source.range}, first {gone[0]}",
-                hint=_OF_SNAPSHOT if any(map(chunk_of, gone)) else _OF_LOG,
-                code=ROWS_GONE,
-            )
+        require_all(flow, source, wanted, state)
         done, names = [], counts.table_names(source)
         takes: dict[str, frozenset[str]] = {}
         for number, (name, sink) in enumerate(session.sinks.items()):
@@ -160,16 +159,58 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
             share: DataFrame = checked.where(F.col("event_id").isin(*sorted(ids)) if ids else F.lit(False))
             renamed: Any = _ReplaySink(sink, live, plan)
             sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
-            confirmed = sum(sum(r.rows.values()) + len(r.rejected) for r in sent.receipts)
-            if confirmed != sum(sent.given.values()):
-                raise ReconciliationError(
-                    f"flow {flow.name}: sink {name} confirmed {confirmed} of {sum(sent.given.values())} replayed rows"
-                )
+            require_confirmed(flow, name, sent)
             done.append(sent)
         held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()
+    return outcome_of(state, {row["event_id"]: str(row["name"]) for row in found}, takes, done, held)
+
+
+def require_all(flow: Flow, source: SourcePlan, wanted: Mapping[str, str], state: Mapping[str, str]) -> None:
+    """Refuse a replay of rows of which some were not found.
+
+    Raises:
+        ReconciliationError: code `ROWS_GONE`.
+    """
+    if gone := sorted(set(wanted) - set(state)):
+        raise ReconciliationError(
+            f"flow {flow.name}: {len(gone)} rows to be replayed are not in {source.range}, first {gone[0]}",
+            hint=_OF_SNAPSHOT if any(map(chunk_of, gone)) else _OF_LOG,
+            code=ROWS_GONE,
+        )
+
+
+def require_confirmed(flow: Flow, name: str, sent: Dispatched) -> None:
+    """Refuse receipts of a sink that are not of all rows given to it.
+
+    Raises:
+        ReconciliationError: names the sink.
+    """
+    confirmed = sum(sum(r.rows.values()) + len(r.rejected) for r in sent.receipts)
+    if confirmed != sum(sent.given.values()):
+        raise ReconciliationError(
+            f"flow {flow.name}: sink {name} confirmed {confirmed} of {sum(sent.given.values())} replayed rows"
+        )
+
+
+def outcome_of(
+    state: Mapping[str, str],
+    table: Mapping[str, str],
+    takes: Mapping[str, frozenset[str]],
+    done: Sequence[Dispatched],
+    held: Sequence[RejectedRow],
+) -> ReplayOutcome:
+    """Return the outcome of a replay.
+
+    Args:
+        state: event id → where the row ends.
+        table: event id → its table's name.
+        takes: sink → event ids that it takes.
+        done: what each sink was given and confirmed.
+        held: rows that checks hold back again.
+    """
     receipts = tuple(r for sent in done for r in sent.receipts)
     rejected = (*held, *(row for r in receipts for row in r.rejected))
-    observed = Counter(str(row["name"]) for row in found if row[check.STATE] == RowState.DISPATCHED)
+    observed = Counter(table[event] for event, ends in state.items() if ends == RowState.DISPATCHED)
     refused: dict[str, set[str]] = {}
     for row in (row for r in receipts for row in r.rejected):
         refused.setdefault(row.table, set()).add(row.event_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
@@ -35,10 +36,25 @@ def require_lane(flow: Flow, planned: SourcePlan) -> None:
 
     for error in raw_record_errors(flow):
         raise error
-    if any(spec.needs_direct_lane() for spec in flow.sinks) and (
-        _looks_at_values(flow) or not is_direct(flow, planned)
-    ):
+    if any(spec.needs_direct_lane() for spec in flow.sinks) and not is_direct(flow, planned):
         raise next(_errors(flow, planned))
+
+
+def require_direct_values(flow: Flow, batch: int, error: DatabusError) -> None:
+    """Refuse to send a batch through Spark for a value of it, of a flow with a sink that only the direct lane can do.
+
+    Raises:
+        ConfigError: code `lane_required`; names the sink, its option and the value's column.
+    """
+    for spec in flow.sinks:
+        if option := spec.needs_direct_lane():
+            raise ConfigError(
+                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded, and batch {batch} "
+                f"has a row that its transforms judge or change in Spark alone: {error.message}",
+                hint="Leave the column out of the Filter, and hide it by Hash or by Mask without keep_last, which do "
+                "without its text; or pass the row by `databus checkpoint skip`.",
+                code="lane_required",
+            ) from error
 
 
 def lane_findings(flow: Flow) -> list[Finding]:
@@ -48,8 +64,8 @@ def lane_findings(flow: Flow) -> list[Finding]:
     """
     from databus.runtime.direct.lane import may_be_direct
 
-    fits = may_be_direct(flow) and not _looks_at_values(flow)
-    return [Finding.of("lane", error) for error in (*raw_record_errors(flow), *(() if fits else _errors(flow)))]
+    kept = () if may_be_direct(flow) else _errors(flow)
+    return [Finding.of("lane", error) for error in (*raw_record_errors(flow), *kept)]
 
 
 def raw_record_errors(flow: Flow) -> Iterator[ConfigError]:
@@ -79,16 +95,8 @@ def _errors(flow: Flow, planned: SourcePlan | None = None) -> Iterator[ConfigErr
             )
 
 
-def _looks_at_values(flow: Flow) -> bool:
-    """Return whether a transform looks at values: forms beside JSON write columns as their table has them."""
-    return any(not transform.by_table for transform in flow.transforms)
-
-
 def _refused(flow: Flow, planned: SourcePlan | None) -> str:
     """Return what of a flow stands against that, as a person wrote it."""
-    for transform in flow.transforms:
-        if not transform.by_table:
-            return f"transform {transform.label()} looks at values"
     if said := refusal(flow):
         return said
     lanes = table_lanes(flow, planned.tables) if planned is not None else ()

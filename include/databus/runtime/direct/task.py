@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -122,18 +122,12 @@ class DirectTask:
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yield the splits' rows with their images in the encoder's form."""
         values = self.encoder.values if isinstance(self.encoder, FormEncoder) else None
-        if self.program is not None and (values is not None or isinstance(self.encoder, ImageEncoder)):
-            raise SinkSettingError(
-                f"sink {self.flow.sinks[self.mine].sink_name}: it takes images in a form of its own, in which the "
-                "flow's transforms cannot filter rows and replace values",
-                hint='Take out the transforms that look at values, or let the sink take JSON (format="json").',
-            )
         if not isinstance(self.encoder, ImageEncoder):
             told = {} if values is None else {"values": values}
             for split in self.splits:
                 yield from split.read_text(self.columns, self.marks, *self._program, **told)
             return
-        form = self.encoder.image_form(self.columns, self.marks)
+        form = replace(self.encoder.image_form(self.columns, self.marks), program=self.program)
         for split in self.splits:
             if not isinstance(split, ImageSplit):
                 raise SinkSettingError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 CONNECT_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """What Kafka's own connect-standalone.sh sets."""
 
+AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+"""Converter of Avro with Apicurio's registry, which connectors may name."""
+
 _VERSIONED = re.compile(r"-\d[^/]*\.jar$")
 
 
@@ -26,7 +30,7 @@ class Debezium(ServerDefaults):
     """Debezium worker, standalone, with the connectors for MySQL and MariaDB; they are made over its REST port."""
 
     def install(self, context: Context) -> Path:
-        """The worker in `libs`, the connectors in `plugins`."""
+        """The worker in `libs`, the connectors and a converter of Avro in `plugins`."""
         versions, plugin = context.versions, context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"]
         kafka, log4j = versions["KAFKA_VERSION"], versions["LOG4J_VERSION"]
         worker = Download(
@@ -43,16 +47,24 @@ class Debezium(ServerDefaults):
         connectors = tuple(Artifact("io.debezium", name, versions["DEBEZIUM_VERSION"]) for name in names)
         download = Download(context.name, connectors, plugin)
 
+        registry = (Artifact("io.apicurio", "apicurio-registry-utils-converter", versions["APICURIO_VERSION"]),)
+        converter = Download(context.name, registry, plugin)
+
         def make(folder: Path) -> None:
             copy_dependencies(worker, folder / "libs", context.progress)
             copy_dependencies(download, folder / "plugins" / "debezium", context.progress)
+            copy_dependencies(converter, folder / "plugins" / "apicurio", context.progress)
+            # The converter does not name itself as a service, by which the worker finds its plugins.
+            with zipfile.ZipFile(folder / "plugins" / "apicurio" / "services.jar", "w") as jar:
+                jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{AVRO_CONVERTER}\n")
             # Classes that the worker shares with its plugins must come from the worker.
             shared = {_artifact(jar) for jar in (folder / "libs").glob("*.jar")}
-            for jar in (folder / "plugins" / "debezium").glob("*.jar"):
+            for jar in (folder / "plugins").glob("*/*.jar"):
                 if _artifact(jar) in shared:
                     jar.unlink()
 
-        return cached_folder(f"debezium-{versions['DEBEZIUM_VERSION']}", worker.recipe + download.recipe, make)
+        recipe = worker.recipe + download.recipe + converter.recipe
+        return cached_folder(f"debezium-{versions['DEBEZIUM_VERSION']}", recipe, make)
 
     def prepare(self, context: Context) -> None:
         """Write the worker's properties.

@@ -6,6 +6,7 @@ are those of its Kafka protocol binding 1.0.2, "Binary Content Mode": attributes
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from databus.sinks.kafka.message_options import MessageOptions
 
-Header = Literal["event_id", "ts_ms", "op", "table", "gtid", "position", "server_id", "flow", "batch"]
+Header = Literal["event_id", "ts_ms", "op", "table", "gtid", "position", "server_id", "flow", "batch", "traceparent"]
 HEADERS: tuple[str, ...] = get_args(Header)
 DEFAULT: tuple[Header, ...] = ("event_id", "ts_ms")
 
@@ -73,6 +74,7 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
         "server_id": lambda: text("server_id"),
         "flow": lambda: pa.repeat(pa.scalar(plan.live_flow), n),
         "batch": lambda: pa.repeat(pa.scalar(str(plan.batch)), n),
+        "traceparent": lambda: _trace_parents(text("event_id")),
     }
     found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
     if spec.cloudevents:
@@ -91,6 +93,26 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
     return found
 
 
+def _trace_parents(event_ids: pa.StringArray) -> pa.StringArray:
+    """Return `traceparent` (W3C's Trace Context): a trace for each transaction of the source, a parent for each change.
+
+    Both are made from the event id, so that every attempt gives the same. No span was recorded: it is not sampled.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    traces = pc.replace_substring_regex(event_ids, _OF_CHANGE, "").dictionary_encode()
+    of_trace = [hashlib.sha256(each.encode()).hexdigest()[:_TRACE_DIGITS] for each in traces.dictionary.to_pylist()]
+    parents = [hashlib.sha256(each.encode()).hexdigest()[:_PARENT_DIGITS] for each in event_ids.to_pylist()]
+    made = pa.array(of_trace, pa.string()).take(traces.indices)
+    return pc.binary_join_element_wise("00", made, pa.array(parents, pa.string()), "00", "-")
+
+
+_OF_CHANGE = ":[0-9]+:[0-9]+$"
+"""End of an event id that says the change in its transaction: its ordinal, and which half of it."""
+_TRACE_DIGITS, _PARENT_DIGITS = 32, 16
+
+
 def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
     """Return the same as Spark Columns over `ROW_COLUMNS`."""
     from pyspark.sql import functions as f
@@ -107,6 +129,13 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
         "server_id": f.col("server_id").cast("string"),
         "flow": f.lit(plan.live_flow),
         "batch": f.lit(str(plan.batch)),
+        "traceparent": f.concat_ws(
+            "-",
+            f.lit("00"),
+            f.substring(f.sha2(f.regexp_replace("event_id", _OF_CHANGE, ""), 256), 1, _TRACE_DIGITS),
+            f.substring(f.sha2("event_id", 256), 1, _PARENT_DIGITS),
+            f.lit("00"),
+        ),
     }
     found = [made[name].alias(f"{PREFIX}{name}") for name in spec.headers]
     if spec.cloudevents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Message
@@ -23,7 +23,7 @@ def sighting_of(message: Message, sink: str, site: str) -> Sighting:
         site: connection of the cluster.
     """
     headers = _headers(message)
-    change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
+    change = _of_headers(headers).plus(_of_value(message.value()))
     key = message.key()
     if key is not None:
         change = change.plus(Change(key=plain_key(key)))
@@ -101,13 +101,15 @@ _LONGEST = 2**63
 
 def is_other(message: Message, selector: ChangeSelector) -> bool:
     """Return whether a record is another, by its headers and a look at its bytes: most of a batch are not."""
-    told = of_event_id(_headers(message).get("event_id", ""))
+    told = _of_headers(_headers(message))
     if selector.event_ids:
         return bool(told.event_id) and told.event_id not in selector.event_ids
     if selector.gtid and told.gtid:
         return told.gtid != selector.gtid
     value = message.value()
-    if not selector.file or told.position is not None or value is None:
+    if selector.file and told.position is not None:
+        return told.position != selector.position
+    if not selector.file or value is None:
         return False
     return str(selector.position).encode() not in value
 
@@ -144,6 +146,18 @@ def _content(message: Message) -> str:
     return found.hexdigest()
 
 
+def _of_headers(headers: Mapping[str, str]) -> Change:
+    """Return what a record's headers say of its change, those by choice too."""
+    found = of_event_id(headers.get("event_id", ""))
+    return found.plus(_of_place(headers.get("position"))) if found.event_id else found
+
+
+def _of_place(place: object) -> Change:
+    """Return the change at a place in words, FILE:POS; nothing of anything else."""
+    file, _, position = str(place or "").rpartition(":")
+    return Change(file=file, position=int(position)) if file and position.isdecimal() else Change()
+
+
 def _of_value(value: bytes | None) -> Change:
     """Return what an envelope holds of its change; nothing of a value that is no envelope of ours."""
     try:
@@ -156,7 +170,8 @@ def _of_value(value: bytes | None) -> Change:
         envelope = envelope["payload"]
     for name in ("event_id", "eventId"):  # of Maxwell's form and Canal's
         if isinstance(envelope.get(name), str):
-            return of_event_id(envelope[name])
+            table = Change(table=f"{envelope.get('database')}.{envelope.get('table')}")
+            return of_event_id(envelope[name]).plus(_of_place(envelope.get("position"))).plus(table)
     source = envelope.get("source")
     if isinstance(source, dict) and "event_id" in source:
         return Change(

@@ -112,7 +112,7 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Put RenameColumns or DropColumns for it into the flow's transforms.",
     ),
     "sink_key_column_lost": ErrorEntry(
-        "A transform renames or drops a key column that the sink's messages name in the row.",
+        "A transform renames, drops or changes a key column that the sink's messages name in the row.",
         'Leave the key column as it is, or take types="iso" with envelope="debezium" or "row".',
     ),
     "sink_truncated": ErrorEntry(

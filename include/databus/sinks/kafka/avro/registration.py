@@ -115,7 +115,7 @@ def direct_only(spec: Kafka) -> SinkSettingError:
     """Return the error of rows that are not encoded where they are read."""
     return SinkSettingError(
         f"sink {spec.sink_name}: {spec.needs_direct_lane()} needs the direct lane, and these rows take Spark's",
-        hint="A transform that looks at values, a check of severity fail, lane='spark' or another sink of the flow "
+        hint="A transform that does not compile, a check of severity fail, lane='spark' or another sink of the flow "
         "keeps Spark's lane: leave it out, or give the sink format='json'.",
         code="lane_required",
     )

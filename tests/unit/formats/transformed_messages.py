@@ -1,0 +1,132 @@
+"""Messages of decoded rows behind a flow's transforms, in every form, as a task of the direct lane makes them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from databus import Flow, Kafka, Mock
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.flow_specs import CheckSpec, TransformSpec
+from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.state.registered_schemas import RegisteredSchemas
+from databus.core.tables.schemas import TableSchema
+from databus.rows.avro.schemas import envelope_schema, key_schema
+from databus.rows.avro.shapes import TableShape, shape_of
+from databus.rows.emit import emit, emit_events
+from databus.rows.image_form import ImageForm
+from databus.runtime.direct.lane import image_columns, is_direct
+from databus.runtime.direct.reasons import row_program
+from databus.runtime.direct.required import encoder_of, require_lane
+from databus.runtime.direct.row_checks import image_marks
+from databus.runtime.direct.row_counts import Taker
+from databus.runtime.direct.task import DirectTask
+from databus.runtime.tables.column_lineage import written_tables
+from databus.sinks.kafka.avro.encoder import AvroEncoder
+from databus.sinks.kafka.direct import KafkaEncoder
+from databus.sources.split_rows import SplitRows
+from databus.testing.table_batches import transactions
+from tests.reference.made_messages import SERVER, plan
+
+AVRO = {"format": "avro", "registry_conn_id": "r"}
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "iso": {},
+    "row": {"envelope": "row"},
+    "debezium": {"types": "debezium"},
+    "debezium with schemas": {"types": "debezium", "schemas": True, "decimal": "string"},
+    "debezium with doubles": {"types": "debezium", "decimal": "double", "binary": "hex"},
+    "maxwell": {"envelope": "maxwell"},
+    "canal": {"envelope": "canal"},
+    "avro": AVRO,
+}
+
+
+@dataclass
+class Made:
+    """What a task made of a batch.
+
+    Attributes:
+        records: the writer's columns of each row, in order.
+        held: rows that were held back.
+        counts: what the task counted.
+    """
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    held: list[RejectedRow] = field(default_factory=list)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        """Keep the rows, as a writer."""
+        self.records = [row for encoded in rows for row in encoded.to_pylist()]
+        return WriteReceipt("kafka", slot, 1, len(self.records))
+
+
+@dataclass
+class _OneBatch(SplitRows):
+    batch: TableBatch
+    events: Sequence[TableEvent]
+
+    def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
+        log = transactions(2)
+        yield from emit(self.batch, log, SERVER, form)
+        yield from emit_events(self.events, log, SERVER, form)
+
+
+def made(
+    batch: TableBatch,
+    transforms: Sequence[TransformSpec],
+    form: str,
+    checks: Sequence[CheckSpec] = (),
+    events: Sequence[TableEvent] = (),
+) -> Made:
+    """Return what a direct task makes of a batch of one table, and of statements behind it."""
+    sink = Kafka(conn_id="k", **FORMS[form])
+    flow = Flow(name="f", source=Mock(rows=1), transforms=tuple(transforms), checks=tuple(checks), sinks=(sink,))
+    planned = SourcePlan(plan(SinkPlan()).range, (batch.schema,), 3, 100)
+    assert is_direct(flow, planned)
+    require_lane(flow, planned)
+    topic = f"cdc.{batch.schema.full_name}"
+    shape = shape_after(flow, batch.schema)
+    registered = RegisteredSchemas(topic, 7, shape.form, 5)
+    pinned = plan(
+        SinkPlan(partitions={topic: 3}, schemas={batch.schema.schema_id: registered} if form == "avro" else {})
+    )
+    opened: Any = SimpleNamespace(
+        encoder=lambda p: AvroEncoder(sink, p) if form == "avro" else KafkaEncoder(sink, p, sink.message_format())
+    )
+    found = Made()
+    task = DirectTask(
+        flow,
+        planned,
+        (_OneBatch(batch, events),),
+        image_columns(flow, planned),
+        image_marks(flow, planned),
+        (Taker(("*",), frozenset("cudr" if form == "avro" else "cudrt")),),
+        0,
+        True,
+        pickle.loads(pickle.dumps(encoder_of(opened, pinned, flow, planned))),
+        found,
+        program=row_program(flow, planned),
+    )
+    _, seen = task.write(0)
+    found.held, found.counts = seen.held, dict(seen.read)
+    return found
+
+
+def shape_after(flow: Flow, stored: TableSchema) -> TableShape:
+    """Return the Avro shape that a registration finds for a table behind a flow's transforms."""
+    (written,) = written_tables(flow, (stored,))
+    return shape_of(stored, written.columns, range(len(written.columns)))
+
+
+def avro_schemas(transforms: Sequence[TransformSpec], stored: TableSchema) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schemas of value and key that are registered for a table behind transforms."""
+    flow = Flow(name="f", source=Mock(rows=1), transforms=tuple(transforms), sinks=(Kafka(conn_id="k"),))
+    shape, topic = shape_after(flow, stored), f"cdc.{stored.full_name}"
+    return envelope_schema(topic, [each for _, each in shape.chosen], "mysql"), key_schema(topic, shape.key)

@@ -274,7 +274,7 @@ class Doubling:
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         return rows
 
-    def shown(self, batch: TableBatch) -> TableBatch:
+    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
         twice = pa.array([2 * v for v in batch.images["v"].to_pylist()], pa.decimal128(12, 2))
         days = pa.array([date(1970, 1, 1 + v) for v in batch.images["v"].to_pylist()])
         return replace(

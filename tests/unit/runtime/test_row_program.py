@@ -18,7 +18,6 @@ from databus.checks.decodable import Decodable
 from databus.core.errors.source import DecodeError
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.expressions.errors import ExpressionError, SparkNeededError
-from databus.formats.debezium_values import DebeziumValues
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.violation_bits import MARKS
@@ -270,13 +269,6 @@ def test_decimals_are_written_without_exponent_and_trailing_zeros() -> None:
 
     assert decimal_text(array).to_pylist() == ["0", "0.000000001", "-1.5", "100", "99999999.123456789"]
     assert decimal_text(pa.array(["100", "-20"]).cast(pa.decimal128(9, 0))).to_pylist() == ["100", "-20"]
-
-
-def test_a_program_goes_with_no_other_form_of_values() -> None:
-    program = row_program(flow_of(Mask("w")), planned(T))
-    assert json_form({}, None, program).program is program
-    with pytest.raises(TypeError, match="would show the values it replaces"):
-        json_form({}, None, program, values=DebeziumValues())
 
 
 class Unsaid(Filter):

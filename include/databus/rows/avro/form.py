@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch
-from databus.core.errors.source import DecodeError
 from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.avro.images import AvroImages, encode, no_images
-from databus.rows.avro.keys import AvroKeyEncoder, avro_key_encoder
-from databus.rows.avro.shapes import TableShape, shape_in, wire_head
+from databus.rows.avro.images import ALONE, NULL_BRANCH, encode, no_images
+from databus.rows.avro.shapes import TableShape, shape_in
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns
 from databus.rows.violations import ImageMarks
+from databus.rows.wire import images
+from databus.rows.wire.images import WireImages
+from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
+from databus.rows.wire.shapes import require_registered, wire_head
 
 
 @dataclass(frozen=True)
@@ -31,23 +32,22 @@ class AvroForm:
     columns: ImageColumns
     schemas: Mapping[int, RegisteredSchemas]
 
-    def images(self, batch: TableBatch) -> AvroImages:
+    def images(self, batch: TableBatch) -> WireImages:
         """Write all images of a batch.
 
         Raises:
             DecodeError: it has other columns than are registered.
         """
         shape = self._shape(batch)
-        if shape is None:
-            return AvroImages(np.zeros(batch.images.num_rows + 1, np.int64), np.zeros(1, np.uint8))
-        return encode(batch, shape.chosen)
+        return images.no_images(batch, NULL_BRANCH) if shape is None else encode(batch, shape.chosen)
 
-    def keys(self, batch: TableBatch) -> AvroKeyEncoder | None:
+    def keys(self, batch: TableBatch) -> WireKeyEncoder | None:
         """Return the encoder of a batch's keys, None of a table that is not wanted or has none."""
         shape = self._shape(batch)
         if shape is None:
             return None
-        return avro_key_encoder(batch, shape.key, wire_head(self.schemas[batch.schema.schema_id].key))
+        head = wire_head(self.schemas[batch.schema.schema_id].key)
+        return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], head, "Avro")
 
     def _shape(self, batch: TableBatch) -> TableShape | None:
         schema = batch.schema
@@ -56,12 +56,7 @@ class AvroForm:
             return None
         wanted = self.columns.get(schema.schema_id)
         shape = shape_in(schema, None if wanted is None else tuple(wanted))
-        if shape.form != registered.form:
-            raise DecodeError(
-                f"rows of {schema.full_name} have other columns than the Avro schema {registered.value} that was "
-                f"registered for {registered.topic} when their batch was planned",
-                hint="Two versions of databus move the flow: run one everywhere. If not, report it.",
-            )
+        require_registered(schema, registered, "Avro", shape.form)
         return shape
 
 

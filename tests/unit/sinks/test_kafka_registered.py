@@ -47,7 +47,8 @@ from tests.unit.rows.test_json_images import SCHEMA as ALL_TYPES
 TOPIC = "cdc.shop.orders"
 SCHEMA = table(
     "shop.orders",
-    {"id": "int", "at": "datetime(3)", "amount": "decimal(12,2)", "note": "text", "raw": "blob", "big": "bigint unsigned"},
+    {"id": "int", "at": "datetime(3)", "amount": "decimal(12,2)", "note": "text", "raw": "blob",
+     "big": "bigint unsigned"},
 )  # fmt: skip
 CHANGES: list[tuple[dict[str, Any] | None, dict[str, Any] | None]] = [
     (None, {"id": 1, "at": datetime(2026, 11, 27, 7), "amount": Decimal("-1.50"), "note": "ä", "raw": b"\0",
@@ -92,7 +93,7 @@ def as_json(b: TableBatch, *, gtid: bool = True) -> pa.RecordBatch:
 
 def shown(message: Any) -> dict[str, Any]:
     """Return a message as the JSON of the same row has it, columns that it lacks left out."""
-    found = {name: None for name in ("before", "after", "transaction")} | {"op": message.op, "ts_ms": message.ts_ms}
+    found = dict.fromkeys(("before", "after", "transaction")) | {"op": message.op, "ts_ms": message.ts_ms}
     for image in ("before", "after"):
         if message.HasField(image):
             found[image] = image_of(getattr(message, image))

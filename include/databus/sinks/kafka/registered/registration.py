@@ -148,7 +148,8 @@ def _as_of_sink(error: DatabusError, subject: str, table: TableSchema, form: str
     if isinstance(error, RegistryUnavailableError):
         return SinkUnavailableError(error.message, hint=error.hint)
     if isinstance(error, RegistryAccessError):
-        return SinkAccessError(error.message, hint=error.hint)
+        code = SinkAccessError.code if error.code == RegistryAccessError.code else error.code  # of a TLS fault
+        return SinkAccessError(error.message, hint=error.hint, code=code)
     if not isinstance(error, SchemaRefusedError):
         return SinkSettingError(error.message, hint=error.hint)
     columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)

@@ -14,14 +14,16 @@ from databus.sandbox.certificates import KeyPair
 
 
 @contextmanager
-def secured_front(registry: str, pair: KeyPair, login: str, password: str) -> Iterator[int]:
-    """Serve `host:port` of a registry under TLS to whom gives login and password; yield the port."""
-    expected = "Basic " + base64.b64encode(f"{login}:{password}".encode()).decode("ascii")
+def secured_front(registry: str, pair: KeyPair, login: str, password: str, token: str = "") -> Iterator[int]:
+    """Serve `host:port` of a registry under TLS to whom gives login and password, or the token; yield the port."""
+    expected = ["Basic " + base64.b64encode(f"{login}:{password}".encode()).decode("ascii")]
+    if token:
+        expected.append(f"Bearer {token}")
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if self.headers.get("authorization") != expected:
+            if self.headers.get("authorization") not in expected:
                 self.reply(401, b'{"error_code": 401, "message": "Unauthorized"}')
                 return
             upstream = HTTPConnection(registry, timeout=60)

@@ -50,19 +50,19 @@ PATH = "/apis/ccompat/v7"
 class Orders:
     """A database of one test's own, its table `orders`, and flows of it to topics of their own."""
 
-    def __init__(self, world: OneProcessWorld, columns: str):
+    def __init__(self, world: OneProcessWorld, columns: str, form: Any = "avro", registry: str = ""):
         self.world, self.name = world, f"a{uuid.uuid4().hex[:8]}"
         self.sql(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
         ((file, position, *_),) = self.sql("SHOW MASTER STATUS")
         self.sql(f"CREATE TABLE {self.name}.orders ({columns})")
         self.flow = Flow(
-            name=f"avro_{self.name}",
+            name=f"{form}_{self.name}",
             source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{self.name}.*",), start=f"{file}:{position}"),
             sinks=(
                 Kafka(
                     conn_id="kafka_east",
-                    format="avro",
-                    registry_conn_id=world.override("schema_registry_default", extra={"path": PATH}),
+                    format=form,
+                    registry_conn_id=registry or world.override("schema_registry_default", extra={"path": PATH}),
                     partitions=2,
                 ),
             ),

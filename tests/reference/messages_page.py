@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -10,12 +11,19 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.option_texts import described
+from databus.core.tables.schemas import TableSchema
 from databus.kafka.selection import HEARTBEATS
 from databus.rows import flags
+from databus.rows.avro.types import avro_type
+from databus.rows.json_schema.schemas import column_schema
+from databus.rows.json_schema.schemas import value_schema as json_value
+from databus.rows.protobuf.schemas import value_schema as protobuf_value
+from databus.rows.protobuf.types import protobuf_fields
 from databus.sinks.envelope import schema
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
-from tests.reference.made_messages import Message, as_json, images, messages
+from tests.reference.made_messages import Message, as_json, decoded, images, messages
 from tests.reference.markdown import plain
 from tests.reference.message_types import CHANGES, INVALID, MYSQL
 from tests.unit.formats.debezium_differences import KNOWN, OF_SOURCE
@@ -43,6 +51,9 @@ def text() -> str:
         "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],
         "flags": _flags(),
         "flagged": _flagged(),
+        "registered_types": _registered_types(),
+        "protobuf_schema": ["```protobuf", *_protobuf_schema(), "```"],
+        "json_schema_image": ["```json", _json_schema_image(), "```"],
         "heartbeats": [HEARTBEATS],
         "marker_topic": [MARKER_TOPIC],
         "marker": _marker(),
@@ -114,6 +125,36 @@ def _debezium_types() -> Iterator[str]:
     (image,) = images("every_type", types="debezium")
     for number, form in enumerate(MYSQL):
         yield f"* **{form.ddl}**: `{as_json(image[f'c{number}'])}`"
+
+
+def _table(name: str) -> TableSchema:
+    return next(item.schema for item, _ in decoded() if isinstance(item, TableBatch) and item.schema.table == name)
+
+
+def _registered_types() -> Iterator[str]:
+    yield "| column | `avro` | `json_schema` | `protobuf` |"
+    yield "|---|---|---|---|"
+    columns = {column.name: column for column in _table("every_type").columns}
+    for number, form in enumerate(MYSQL):
+        column = columns[f"c{number}"]
+        avro, told = avro_type(column), column_schema(column)
+        logical = avro if isinstance(avro, str) else f"bytes, decimal({avro['precision']},{avro['scale']})"
+        connect = f", `{told['connect.type']}`" if "connect.type" in told else ""
+        (field,) = protobuf_fields("", [column])
+        yield f"| {form.ddl} | {logical} | {told['type']}{connect} | {field.type} |"
+
+
+def _protobuf_schema() -> list[str]:
+    fields = protobuf_fields("shop.orders", _table("orders").columns)
+    return protobuf_value("cdc.shop.orders", list(enumerate(fields, 1))).splitlines()
+
+
+def _json_schema_image() -> str:
+    found = json_value("cdc.shop.orders", _table("orders").columns, "mysql")["properties"]["after"]
+    members = found["oneOf"][1]["properties"]
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(told)}" for name, told in members.items())
+    image = f'"title": "{found["oneOf"][1]["title"]}", "properties": {{\n{lines}\n}}'
+    return f'{{"oneOf": [{{"type": "null"}}, {{"type": "object", {image}}}]}}'
 
 
 def _flags() -> Iterator[str]:

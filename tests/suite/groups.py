@@ -51,6 +51,7 @@ TOGETHER = (
         "tests/integration/test_kafka_registry.py",
         "tests/integration/test_kafka_registry_secured.py",
         "tests/integration/test_kafka_avro.py",
+        "tests/integration/test_kafka_registered.py",
     ),
     (
         "tests/integration/test_sink_search.py",

@@ -1,4 +1,4 @@
-"""Text columns joined piece by piece into one binary column: how an envelope is put together."""
+"""Columns joined piece by piece into one binary column: how an envelope is put together."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ def join(pieces: Iterable[Piece], rows: int) -> pa.BinaryArray:
         for step in steps:
             step.write(cursor, start, stop, out)
     return binary_array(where.astype(np.int32), out)
+
+
+def measured(pieces: Iterable[Piece], rows: int) -> npt.NDArray[np.int64]:
+    """Return int64[rows], the bytes that `join` would write of each row."""
+    lengths = np.zeros(rows, np.int64)
+    for piece in _merged(pieces):
+        _Step.of(piece).measure(lengths)
+    return lengths
 
 
 def _merged(pieces: Iterable[Piece]) -> Sequence[Piece]:

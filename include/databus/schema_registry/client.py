@@ -20,6 +20,7 @@ from databus.schema_registry.settings import RegistrySettings
 from databus.tls import fault_of
 
 SCHEMA_NOT_FOUND = 40403
+_NO_VERSION = (40401, 40402)
 _INCOMPATIBLE = 409
 _PASSING = (408, 425, 429)
 _HINT_ACCESS = "Check login and password of the connection, and that the user may read schemas."
@@ -66,6 +67,26 @@ def registered(settings: RegistrySettings, schema_id: int) -> RegisteredSchema |
     except Exception as error:  # noqa: BLE001 - mapped one by one, what is not known is raised as it is
         _refuse(settings, f"cannot give schema {schema_id}", error)
     return RegisteredSchema(schema_id, found.schema_type or "AVRO", found.schema_str or "", tuple(references.items()))
+
+
+def newest(settings: RegistrySettings, subject: str) -> RegisteredSchema | None:
+    """Return the newest schema of a subject, without what it refers to; None where there is none.
+
+    Raises:
+        DatabusError: as `registered`.
+    """
+    what = f"cannot give the newest schema of {subject}"
+    try:
+        with _opened(settings) as client:
+            found = client.get_latest_version(subject)
+    except SchemaRegistryError as error:
+        if error.http_status_code == 404 and error.error_code in _NO_VERSION:
+            return None
+        _refuse(settings, what, error)
+    except Exception as error:  # noqa: BLE001 - as above
+        _refuse(settings, what, error)
+    schema = found.schema
+    return RegisteredSchema(found.schema_id or 0, schema.schema_type or "AVRO", schema.schema_str or "")
 
 
 def schema_types(settings: RegistrySettings) -> list[str]:

@@ -23,6 +23,7 @@ UNFRAMED, SCHEMA_UNKNOWN, UNDECODABLE = "unframed", "schema_unknown", "undecodab
 """Why a value is not decoded: no wire format; an id the registry does not have, or of another kind; or the bytes."""
 
 Decode = Callable[[bytes], tuple[str, Any]]
+Make = Callable[[RegisteredSchema], Decode]
 _PREFIX = 5
 _KEPT = 1000
 
@@ -46,10 +47,15 @@ class SchemaDecoder:
     """Decodes values of one format; asks the registry once for each id that this process has not seen.
 
     Ids that the registry does not have are asked for again by the next decoder.
+
+    Args:
+        settings: how to reach the registry.
+        form: "avro", "json_schema" or "protobuf".
+        make: makes the decoder of a schema; None for that of the source `KafkaTopics`.
     """
 
-    def __init__(self, settings: RegistrySettings, form: str):
-        self._settings, self._form = settings, form
+    def __init__(self, settings: RegistrySettings, form: str, make: Make | None = None):
+        self._settings, self._form, self._make = settings, form, make
         self._unknown: set[int] = set()
 
     def decode(self, values: Sequence[bytes | None]) -> DecodedColumn:
@@ -76,7 +82,7 @@ class SchemaDecoder:
         return found
 
     def _decoder(self, schema_id: int) -> Decode | None:
-        place = (self._settings, self._form, schema_id)
+        place = (self._settings, self._form, self._make, schema_id)
         with _LOCK:
             known: Decode | None = _DECODERS.get(place)
         if known is not None or schema_id in self._unknown:
@@ -99,13 +105,13 @@ class SchemaDecoder:
             log.warning("%s: schema %d is %s, not %s", self._settings.conn_id, schema_id, schema.kind, kind)
             return None
         try:
-            return _maker(self._form)(schema)
+            return (self._make or _maker(self._form))(schema)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, values of it cannot be decoded
             log.warning("%s: schema %d is not understood: %s", self._settings.conn_id, schema_id, error)
             return None
 
 
-def _maker(form: str) -> Callable[[RegisteredSchema], Decode]:
+def _maker(form: str) -> Make:
     """Return what makes decoders of a format; each library is loaded when it is needed."""
     if form == "avro":
         from databus.schema_registry.texts import avro_decoder
@@ -120,5 +126,5 @@ def _maker(form: str) -> Callable[[RegisteredSchema], Decode]:
     return json_schema_decoder
 
 
-_DECODERS: LRUCache[tuple[RegistrySettings, str, int], Decode] = LRUCache(_KEPT)
+_DECODERS: LRUCache[tuple[RegistrySettings, str, Make | None, int], Decode] = LRUCache(_KEPT)
 _LOCK = Lock()

@@ -6,7 +6,8 @@ import base64
 import binascii
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -15,7 +16,7 @@ from typing import Any
 from confluent_kafka.schema_registry.common.protobuf import _init_pool as add_known_files
 from confluent_kafka.schema_registry.serde import SchemaId
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -26,7 +27,38 @@ from databus.schema_registry.client import RegisteredSchema
 from databus.schema_registry.documents import json_of
 
 _ROOT = "databus.root.proto"
+_TYPES = {
+    number: name.removeprefix("TYPE_").lower()
+    for name, number in FieldDescriptorProto.Type.items()
+    if name not in ("TYPE_GROUP", "TYPE_MESSAGE", "TYPE_ENUM")
+}
 _BASE64 = re.compile(r"^[A-Za-z0-9+/]+={0,2}$")
+
+
+@lru_cache(maxsize=1000)
+def scalar_fields(schema: RegisteredSchema, message: tuple[str, ...]) -> Mapping[str, tuple[int, str, str]]:
+    """Return name → (number, type, name in ProtoJSON) of a message's scalar fields; nothing where it is not there.
+
+    Args:
+        schema: of a file that refers to no other.
+        message: names from the outermost to its own.
+
+    Raises:
+        ValueError: the schema does not compile.
+    """
+    file = _serialized(_ROOT, schema.text) or next(file for file in _compiled(schema) if file.name == _ROOT)
+    inside: Any = file.message_type
+    found: Any = None
+    for name in message:
+        found = next((each for each in inside if each.name == name), None)
+        if found is None:
+            return {}
+        inside = found.nested_type
+    return {
+        each.name: (each.number, _TYPES[each.type], each.json_name or each.name)
+        for each in found.field
+        if each.type in _TYPES and each.label == FieldDescriptorProto.LABEL_OPTIONAL
+    }
 
 
 def protobuf_decoder(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, Any]]:
@@ -38,12 +70,57 @@ def protobuf_decoder(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, A
     Raises:
         Exception: the schema does not compile.
     """
+    read, pool = _reader(schema)
+
+    def decode(payload: bytes) -> tuple[str, Any]:
+        document = MessageToDict(
+            read(payload),
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+            descriptor_pool=pool,
+        )
+        return json_of(document), document
+
+    return decode
+
+
+def values_decoder(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, Any]]:
+    """Return what reads as `protobuf_decoder` does, values as they are: integers are numbers, bytes are bytes.
+
+    Fields that are not set are not there.
+
+    Raises:
+        Exception: the schema does not compile.
+    """
+    read, _ = _reader(schema)
+
+    def decode(payload: bytes) -> tuple[str, Any]:
+        document = _values(read(payload))
+        return json_of(document), document
+
+    return decode
+
+
+def _values(message: Message) -> dict[str, Any]:
+    return {field.name: _value(value) for field, value in message.ListFields()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Message):
+        return _values(value)
+    if isinstance(value, Mapping):
+        return {name: _value(item) for name, item in value.items()}
+    return value if isinstance(value, str | bytes | int | float) else [_value(item) for item in value]
+
+
+def _reader(schema: RegisteredSchema) -> tuple[Callable[[bytes], Message], DescriptorPool]:
+    """Return what reads messages, and the pool that knows their types."""
     pool = DescriptorPool()
     add_known_files(pool)
     root = _root(pool, schema)
     types: dict[tuple[int, ...], type[Message]] = {}
 
-    def decode(payload: bytes) -> tuple[str, Any]:
+    def read(payload: bytes) -> Message:
         prefix = SchemaId("PROTOBUF")
         rest = prefix.from_bytes(BytesIO(b"\0\0\0\0\0" + payload)).read()
         path = tuple(prefix.message_indexes or ())
@@ -54,12 +131,9 @@ def protobuf_decoder(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, A
         message.ParseFromString(rest)
         if not message.IsInitialized():
             raise ValueError("required fields are missing")
-        document = MessageToDict(
-            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, descriptor_pool=pool
-        )
-        return json_of(document), document
+        return message
 
-    return decode
+    return read, pool
 
 
 def _message_type(root: FileDescriptor, path: tuple[int, ...]) -> Descriptor:

@@ -19,7 +19,7 @@ SHARED = ["op", "database", "table", "log", "place", "transaction", "ts_ms", "se
 """What all rows of one transaction, table and operation agree in."""
 
 
-def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
+def debezium(rows: pa.RecordBatch, plan: Plan, head: Piece = b"") -> pa.BinaryArray:
     """Return the Debezium-style envelope of each row, UTF-8.
 
     What rows of one transaction share is written once and then copied.
@@ -27,12 +27,14 @@ def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
     Args:
         rows: `ROW_COLUMNS` with `before` and `after` as JSON objects.
         plan: names the flow and gives the top-level `ts_ms`.
+        head: what stands before each.
     """
     first, of_row = runs(rows)
     shared = rows.select(SHARED).take(first)
     snapshot = pc.equal(shared["op"], Op.READ.value)
     query = b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"]))
     pieces: list[Piece] = [
+        head,
         b'{"before":',
         Values(rows["before"]),
         b',"after":',

@@ -17,6 +17,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from databus.sinks.kafka.avro.encoder import AvroEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from databus.rows.emit import emit
 from databus.rows.frames.computed import computed_column
 from databus.rows.image_form import json_form
 from databus.rows.row_program import FatedRows
-from databus.sinks.kafka.avro.encoder import AvroEncoder
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.reference.made_messages import SERVER, plan

@@ -16,13 +16,14 @@ from databus.core.errors.sink import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.avro.shapes import shape_in, wire_head
+from databus.rows.avro.shapes import shape_in
 from databus.rows.emit import emit
 from databus.rows.image_form import ImageForm
+from databus.rows.wire.shapes import wire_head
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
-from databus.sinks.kafka.avro.encoder import AvroEncoder
+from databus.sinks.kafka.registered.avro import AvroEncoder
 from databus.sinks.kafka.spec import Kafka
 from databus.sources.split_rows import SplitRows
 from databus.testing.table_batches import batch, table, transactions

@@ -26,12 +26,13 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
 from databus.rows.avro.schemas import envelope_schema, key_schema
-from databus.rows.avro.shapes import shape_in, wire_head
+from databus.rows.avro.shapes import shape_in
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.sinks.kafka.avro.encoder import AvroEncoder
+from databus.rows.wire.shapes import wire_head
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
+from databus.sinks.kafka.registered.avro import AvroEncoder
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import MessageTally
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
@@ -137,7 +138,7 @@ def test_tables_that_the_sink_does_not_take_cost_nothing() -> None:
 
 def test_a_row_that_is_too_large_is_held_back_by_its_canonical_key() -> None:
     made = encoded(batch(SCHEMA, [(None, {"id": 200, "note": "x" * 3000})]))
-    tally = MessageTally("kafka", {"cdc.shop.orders": 1000})
+    tally = MessageTally("kafka", {"cdc.shop.orders": 1000}, "avro")
     assert tally.accept(made).num_rows == 0
     (row,) = tally.rejected
     assert (row.key, json.loads(row.payload)["format"]) == ('{"id":200}', "avro")

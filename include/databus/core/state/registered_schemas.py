@@ -8,7 +8,7 @@ from typing import Any
 
 from databus.core.stored_form import Form
 
-REGISTERED = Form("registered schemas of a table", "topic value form key", part=True)
+REGISTERED = Form("registered schemas of a table", "topic value form key", "numbers key_numbers", part=True)
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,21 @@ class RegisteredSchemas:
         value: id of the value's schema in the registry.
         form: fingerprint of the columns that they describe; a task that finds others stops.
         key: id of the key's schema, 0 for a table without a key.
+        numbers: number of each column's field, of a format whose fields are known by numbers.
+        key_numbers: those of the key.
     """
 
     topic: str
     value: int
     form: str
     key: int = 0
+    numbers: tuple[int, ...] = ()
+    key_numbers: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return REGISTERED.write(asdict(self))
+        """Return plain JSON; numbers only where there are some."""
+        told = asdict(self)
+        return REGISTERED.write({name: list(v) if isinstance(v, tuple) else v for name, v in told.items() if v != ()})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RegisteredSchemas:
@@ -38,4 +43,5 @@ class RegisteredSchemas:
         Raises:
             CheckpointFormatError: it has a member that this databus does not know.
         """
-        return cls(**REGISTERED.read(data))
+        told = REGISTERED.read(data)
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch
-from databus.core.errors.source import DecodeError
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.avro.images import AvroImages, encode, no_images
-from databus.rows.avro.keys import AvroKeyEncoder, avro_key_encoder
-from databus.rows.avro.shapes import TableShape, shape_in, wire_head
+from databus.rows.avro.images import ALONE, NULL_BRANCH, encode, no_images
+from databus.rows.avro.shapes import TableShape, shape_in
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns
 from databus.rows.violations import ImageMarks
+from databus.rows.wire import images
+from databus.rows.wire.images import WireImages
+from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
+from databus.rows.wire.shapes import require_registered, wire_head
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,17 @@ class AvroForm:
     columns: ImageColumns
     schemas: Mapping[int, RegisteredSchemas]
 
-    def images(self, batch: TableBatch) -> AvroImages:
+    def images(self, batch: TableBatch) -> WireImages:
         """Write all images of a batch, as transforms leave it.
 
         Raises:
             DecodeError: a column holds what its registered type cannot.
         """
         if batch.schema.schema_id not in self.schemas:
-            return AvroImages(np.zeros(batch.images.num_rows + 1, np.int64), np.zeros(1, np.uint8))
+            return images.no_images(batch, NULL_BRANCH)
         return encode(batch, self._shape(batch.schema).chosen)
 
-    def keys(self, batch: TableBatch, shown: TableSchema) -> AvroKeyEncoder | None:
+    def keys(self, batch: TableBatch, shown: TableSchema) -> WireKeyEncoder | None:
         """Return the encoder of a batch's keys, None of a table that is not wanted or has none.
 
         Args:
@@ -57,13 +58,8 @@ class AvroForm:
         if registered is None:
             return None
         shape = self._shape(shown, schema)
-        if shape.form != registered.form:
-            raise DecodeError(
-                f"rows of {schema.full_name} have other columns than the Avro schema {registered.value} that was "
-                f"registered for {registered.topic} when their batch was planned",
-                hint="Two versions of databus move the flow: run one everywhere. If not, report it.",
-            )
-        return avro_key_encoder(batch, shape.key, wire_head(registered.key))
+        require_registered(schema, registered, "Avro", shape.form)
+        return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], wire_head(registered.key), "Avro")
 
     def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape:
         wanted = self.columns.get(shown.schema_id)

@@ -47,9 +47,9 @@ class AvroField:
         return self.type if isinstance(self.type, str) else str(self.type["type"])
 
     @property
-    def scale(self) -> int:
-        """Digits behind the point of a decimal; 0 for any other type."""
-        return 0 if isinstance(self.type, str) else int(self.type.get("scale", 0))
+    def scale(self) -> int | None:
+        """Digits behind the point of a decimal; None for any other type."""
+        return None if isinstance(self.type, str) else int(self.type.get("scale", 0))
 
 
 def avro_name(text: str) -> str:
@@ -88,18 +88,34 @@ def avro_fields(table: str, columns: Sequence[ColumnSchema], *, key: bool = Fals
     Raises:
         SinkSettingError: two columns have one name in Avro, or one has that of `FLAGS`.
     """
-    found: dict[str, AvroField] = {}
+    names = field_names(table, [column.name for column in columns], "Avro", key=key)
+    return tuple(AvroField(name, column.name, avro_type(column)) for name, column in zip(names, columns, strict=True))
+
+
+def field_names(table: str, columns: Sequence[str], form: str, *, key: bool = False) -> tuple[str, ...]:
+    """Return the name of each column's field.
+
+    Args:
+        table: `database.table`, for errors.
+        columns: their names in the row.
+        form: what the format is called.
+        key: whether they are those of its primary key, which no transform renames.
+
+    Raises:
+        SinkSettingError: two columns have one name, or one has that of `FLAGS`.
+    """
+    found: dict[str, str] = {}
     for column in columns:
-        name = avro_name(column.name)
+        name = avro_name(column)
         if name == FLAGS or name in found:
-            other = f"column {found[name].column!r} too" if name in found else "a field of databus"
+            other = f"column {found[name]!r} too" if name in found else "a field of databus"
             raise SinkSettingError(
-                f"column {column.name!r} of {table} is {name!r} in Avro, and so is {other}",
-                hint=f"The record key is always the source's primary key: rename {column.name!r} of {table} there, or "
+                f"column {column!r} of {table} is {name!r} in {form}, and so is {other}",
+                hint=f"The record key is always the source's primary key: rename {column!r} of {table} there, or "
                 'take format="json".'
                 if key
-                else f"Put RenameColumns or DropColumns for {column.name!r} of {table} into the flow's transforms.",
+                else f"Put RenameColumns or DropColumns for {column!r} of {table} into the flow's transforms.",
                 code="sink_avro_name",
             )
-        found[name] = AvroField(name, column.name, avro_type(column))
-    return tuple(found.values())
+        found[name] = column
+    return tuple(found)

@@ -32,8 +32,13 @@ _CLOCK = ((3_600_000, 24), (60_000, 60), (1_000, 60), (1, 1_000))
 CLOUD_EVENT = "ce_"
 """Begins the names of CloudEvents' headers, which a tombstone does not have: it is no event."""
 
-CONTENT_TYPES = {"json": "application/json", "avro": "application/vnd.confluent.avro"}
-"""Format of a record's value → its media type; Avro's is Confluent's wire format, five bytes before the value."""
+CONTENT_TYPES = {
+    "json": "application/json",
+    "avro": "application/vnd.confluent.avro",
+    "json_schema": "application/vnd.confluent.json",
+    "protobuf": "application/vnd.confluent.protobuf",
+}
+"""Format of a record's value → its media type; those of Confluent's wire format begin with the id of the schema."""
 
 KINDS = {
     Op.CREATE: "create", Op.UPDATE: "update", Op.DELETE: "delete", Op.READ: "read", Op.TRUNCATE: "truncate",

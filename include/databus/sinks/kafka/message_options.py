@@ -90,7 +90,7 @@ class MessageOptions(SinkSpec):
 
     @property
     def content_format(self) -> str:
-        """Format of a record's value, "json" or "avro"."""
+        """Format of a record's value, a key of `headers.CONTENT_TYPES`."""
         return "json"
 
     def needs_direct_lane(self) -> str:

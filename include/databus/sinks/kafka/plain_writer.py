@@ -110,6 +110,7 @@ class PlainSlotWriter:
         limits: topic → largest record in bytes.
         profile: "at_least_once" or "throughput_first".
         fails: whether a row that is too large stops the batch.
+        form: format of keys and values, for those that are held back.
     """
 
     sink: str
@@ -118,6 +119,7 @@ class PlainSlotWriter:
     limits: Mapping[str, int] = field(default_factory=dict)
     profile: Profile = "at_least_once"
     fails: bool = False
+    form: str = "json"
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of a slot in the order given.
@@ -127,7 +129,7 @@ class PlainSlotWriter:
             SinkUnavailableError: the brokers do not answer; part of the rows may be in the topics.
             RecordRejectedError: a row is too large, and is to stop the batch; rows before it may be in the topics.
         """
-        tally = MessageTally(self.sink, self.limits)
+        tally = MessageTally(self.sink, self.limits, self.form)
         session: PlainSession | None = None
         standing = PinnedTopics.of(self.plan, self.sink, self.settings.client)
         try:

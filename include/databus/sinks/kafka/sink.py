@@ -29,7 +29,6 @@ from databus.kafka.client import ClientSettings, LastError
 from databus.schema_registry.settings import registry_findings
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.amendment_effect import effect_of
-from databus.sinks.kafka.avro.registration import Registration
 from databus.sinks.kafka.claim_register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
@@ -37,6 +36,7 @@ from databus.sinks.kafka.marker_upkeep import abandon_slot, is_due, refresh_slot
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.message_options import require_read_back
 from databus.sinks.kafka.preflight import keyless, probe
+from databus.sinks.kafka.registered.registration import Registration
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
@@ -187,9 +187,9 @@ class KafkaSink:
     def encoder(self, plan: Plan) -> DirectEncoder:
         """Return the encoder of the direct lane; it gives the same columns."""
         if self._registration is not None:
-            from databus.sinks.kafka.avro.encoder import AvroEncoder
+            from databus.sinks.kafka.registered.encoder import encoder_of
 
-            return AvroEncoder(self.spec, plan)
+            return encoder_of(self.spec, plan)
         from databus.sinks.kafka.direct import KafkaEncoder  # looking at records needs no kernels
 
         return KafkaEncoder(self.spec, plan, self.spec.message_format())
@@ -202,17 +202,15 @@ class KafkaSink:
         """
         self._require_planned(plan)
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
+        ours = (self.spec.sink_name, plan, self._producer(limits), limits)
+        told: Any = {"fails": self._fails(plan), "form": self.spec.content_format}
         if not self.marked:
             from databus.sinks.kafka.plain_writer import PlainSlotWriter
 
-            return PlainSlotWriter(
-                self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile, fails=self._fails(plan)
-            )
+            return PlainSlotWriter(*ours, self.spec.profile, **told)
         from databus.sinks.kafka.writer import KafkaSlotWriter
 
-        return KafkaSlotWriter(
-            self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows, fails=self._fails(plan)
-        )
+        return KafkaSlotWriter(*ours, self.spec.chunk_rows, **told)
 
     def markers(self, slots: int | None = None) -> list[Marker | None]:
         """Return the committed marker of each slot, None where there is none."""

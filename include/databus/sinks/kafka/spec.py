@@ -39,9 +39,10 @@ class Kafka(MessageOptions):
         conn_id: Kafka connection, e.g. "kafka_east"; its extra holds librdkafka settings, at least bootstrap.servers.
         topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
             topic. Characters that Kafka does not allow become "_". Default "cdc.{route}".
-        format: "json" (default) or "avro": keys and values in Confluent's wire format, with schemas that are made from
-            the tables and registered under TOPIC-key and TOPIC-value when a batch is planned. Needs `registry_conn_id`,
-            envelope "debezium" and the direct lane (docs/reference/messages.md); TRUNCATE is not written then.
+        format: "json" (default), "avro", "json_schema" or "protobuf". The last three write keys and values in
+            Confluent's wire format, with schemas that are made from the tables and registered under TOPIC-key and
+            TOPIC-value when a batch is planned. They need `registry_conn_id`, envelope "debezium" and the direct lane
+            (docs/reference/messages.md); TRUNCATE is not written then.
         registry_conn_id: connection of the schema registry, of type http or schema_registry: address, login, password,
             and settings of its client in the extra, e.g. "schema_registry_default". Comes with the extra "registry";
             default "", none.
@@ -80,7 +81,7 @@ class Kafka(MessageOptions):
 
     conn_id: str
     topic: str = "cdc.{route}"
-    format: Literal["json", "avro"] = "json"
+    format: Literal["json", "avro", "json_schema", "protobuf"] = "json"
     registry_conn_id: str = ""
     partitions: int = Field(1, ge=1)
     replication_factor: int = Field(-1, ge=-1)
@@ -151,7 +152,7 @@ class Kafka(MessageOptions):
 
     @property
     def content_format(self) -> str:
-        """Format of a record's value, "json" or "avro"."""
+        """Format of a record's value, a key of `headers.CONTENT_TYPES`."""
         return self.format
 
     def needs_direct_lane(self) -> str:
@@ -193,9 +194,12 @@ class Kafka(MessageOptions):
             return TopicReader(
                 self.sink_name, settings, option="" if self.envelope == "canal" else self.names_key_columns()
             )
-        from databus.sinks.kafka.avro.reading import AvroMessages
+        from databus.sinks.kafka.registered.reading import JsonMessages, RegisteredMessages
 
-        messages = AvroMessages(RegistrySettings.of(connections.get(self.registry_conn_id), self.timeout_s))
+        if self.format == "json_schema":
+            return TopicReader(self.sink_name, settings, JsonMessages().decoded)
+        registry = RegistrySettings.of(connections.get(self.registry_conn_id), self.timeout_s)
+        messages = RegisteredMessages(registry, self.format)
         return TopicReader(self.sink_name, settings, messages.decoded, self.needs_direct_lane())
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.refusals import stopped
 from databus.core.errors.sink import RecordRejectedError, SinkSettingError
+from databus.rows.wire.shapes import MAGIC, wire_head
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 from databus.sinks.kafka.headers import PREFIX, header_bytes
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
@@ -37,6 +38,7 @@ class MessageTally:
     Attributes:
         sink: sink name, the stage of rejected rows.
         limits: topic → largest record in bytes.
+        form: format of keys and values.
         done: input rows seen.
         written: records produced.
         rows: `database.table` → rows produced.
@@ -50,6 +52,7 @@ class MessageTally:
 
     sink: str
     limits: Mapping[str, int]
+    form: str = "json"
     done: int = 0
     written: int = 0
     rows: Counter[str] = field(default_factory=Counter)
@@ -172,6 +175,14 @@ class MessageTally:
         limit = np.array([self.limit(topic) for topic in batch["topic"].to_pylist()], dtype=np.int64)
         return size + RECORD_OVERHEAD_BYTES <= limit
 
+    def _shown(self, value: bytes) -> str:
+        """Return a value as text: JSON without the id of its schema, another format's bytes in base64."""
+        if value[:1] != MAGIC:
+            return value.decode()
+        if self.form == "json_schema":
+            return value[len(wire_head(0)) :].decode()
+        return json.dumps({"format": self.form, "base64": base64.b64encode(value).decode("ascii")})
+
     def limit(self, topic: str) -> int:
         """Return the largest record a topic takes, in bytes."""
         # A transform of the user's own may route a row where its plan knows nothing of.
@@ -189,16 +200,9 @@ class MessageTally:
                     cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self.limit(row['topic'])}",
                     stage=self.sink,
                     position=f"{row['log']}:{row['place']}",
-                    payload=_shown(row["value"] or b""),
+                    payload=self._shown(row["value"] or b""),
                 )
             )
-
-
-def _shown(value: bytes) -> str:
-    """Return a value as text; one that is no JSON, as JSON of its bytes in base64."""
-    if value[:1] != b"\0":
-        return value.decode()
-    return json.dumps({"format": "avro", "base64": base64.b64encode(value).decode("ascii")})
 
 
 def too_large(rows: Sequence[RejectedRow], place: str) -> RecordRejectedError:

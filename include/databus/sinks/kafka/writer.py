@@ -55,6 +55,7 @@ class KafkaSlotWriter:
         limits: topic → largest record in bytes.
         chunk_rows: input rows in one transaction at most.
         fails: whether a row that is too large stops the batch.
+        form: format of keys and values, for those that are held back.
     """
 
     sink: str
@@ -63,6 +64,7 @@ class KafkaSlotWriter:
     limits: Mapping[str, int] = field(default_factory=dict)
     chunk_rows: int = 500_000
     fails: bool = field(default=False, kw_only=True)
+    form: str = field(default="json", kw_only=True)
 
     @cached_property
     def standing(self) -> PinnedTopics:
@@ -141,7 +143,7 @@ class KafkaSlotWriter:
 
     def tally(self) -> MessageTally:
         """Return the counts of a new attempt."""
-        return MessageTally(self.sink, self.limits)
+        return MessageTally(self.sink, self.limits, self.form)
 
     def produce(self, session: Producing, batch: pa.RecordBatch, tally: MessageTally) -> None:
         """Hand a batch to the producer."""

@@ -51,7 +51,7 @@ ENTRIES: dict[str, ErrorEntry] = {
         "compatibility for a moment, or give the sink another topic.",
     ),
     "sink_avro_name": ErrorEntry(
-        "Two columns of a table have one name in Avro, which allows letters, digits and _ alone.",
+        "Two columns of a table have one name in Avro or Protobuf, which allow letters, digits and _ alone.",
         "Rename or drop one of them in the flow's transforms.",
     ),
     "sink_key_changed": ErrorEntry(

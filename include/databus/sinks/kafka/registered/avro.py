@@ -9,51 +9,35 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.core.errors.source import DecodeError
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.formats.row_runs import runs
-from databus.rows.avro.columns import IN_UNION, longs, texts
 from databus.rows.avro.form import AvroForm, avro_form
-from databus.rows.avro.images import text_bytes, varint
-from databus.rows.avro.kernels import NULL_BRANCH, VALUE_BRANCH
-from databus.rows.avro.shapes import wire_head
-from databus.rows.image_form import FORM_KEY, ImageForm
+from databus.rows.avro.images import ALONE, IN_UNION, NULL_BRANCH, VALUE_BRANCH, text_bytes, varint
+from databus.rows.image_form import ImageForm
 from databus.rows.json_pieces import Piece, Values, join
+from databus.rows.wire.columns import longs, texts
+from databus.rows.wire.shapes import wire_head
 from databus.sinks.envelope import code_version, connector
 from databus.sinks.envelope_text import SHARED
-from databus.sinks.kafka.direct import KafkaEncoder
-from databus.sinks.kafka.encoding import CANONICAL_KEY
+from databus.sinks.kafka.registered.encoder import RegisteredEncoder, require_small_ordinals
 
 _FIRST_BRANCH = b"\0"
 """Branch of `source.snapshot`, whose union begins with string."""
-_MOST_ROWS = 2**31
 
 
 @dataclass(frozen=True)
-class AvroEncoder(KafkaEncoder):
-    """Encodes the rows of one plan in Avro.
-
-    A key's partition is that of its canonical JSON, as in format="json": it stays where the key's schema gets
-    another id.
-    """
+class AvroEncoder(RegisteredEncoder):
+    """Encodes the rows of one plan in Avro."""
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
         """Return the form in which it takes images; see `ImageEncoder`."""
-        return avro_form(AvroForm(columns, self._schemas), marks)
+        return avro_form(AvroForm(columns, self.schemas), marks)
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the records' values."""
-        return envelopes(rows, self.plan, self._schemas)
-
-    def _keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the records' keys, and the canonical ones beside them."""
-        return {"key": rows[FORM_KEY], CANONICAL_KEY: rows["key"]}
-
-    @property
-    def _schemas(self) -> Mapping[int, RegisteredSchemas]:
-        return self.plan.sinks[self.spec.sink_name].schemas
+        return envelopes(rows, self.plan, self.schemas)
 
 
 def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, RegisteredSchemas]) -> pa.BinaryArray:
@@ -69,8 +53,7 @@ def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, Registered
     first, of_row = runs(rows)
     shared = rows.select([*SHARED, "schema_id"]).take(first)
     snapshot = pc.equal(shared["op"], Op.READ.value)
-    if rows.num_rows and pc.max(rows["ordinal"]).as_py() >= _MOST_ROWS:
-        raise DecodeError("a transaction has more than 2^31 row changes, and `source.row` is an int in Avro")
+    require_small_ordinals(rows, "Avro")
     heads = [wire_head(schemas[number].value) for number in shared["schema_id"].to_pylist()]
     none = rows["statement"].null_count == rows.num_rows
     pieces: list[Piece] = [
@@ -78,7 +61,7 @@ def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, Registered
         Values(rows["before"]),
         Values(rows["after"]),
         Values(_source(shared, snapshot, plan), of_row),
-        Values(longs(rows["ordinal"])),
+        Values(longs(rows["ordinal"], ALONE)),
         NULL_BRANCH,
         NULL_BRANCH if none else Values(texts(rows["statement"], IN_UNION)),
         Values(texts(rows["event_id"], IN_UNION)),
@@ -94,16 +77,16 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
     gtid = pc.if_else(pc.equal(shared["transaction"], ""), pa.scalar(None, pa.string()), shared["transaction"])
     pieces: list[Piece] = [
         text_bytes(code_version()) + text_bytes(connector(plan)) + text_bytes(plan.live_flow),
-        Values(longs(shared["ts_ms"])),
+        Values(longs(shared["ts_ms"], ALONE)),
         _FIRST_BRANCH,
-        Values(texts(pc.if_else(snapshot, "true", "false"))),
-        Values(texts(shared["database"])),
+        Values(texts(pc.if_else(snapshot, "true", "false"), ALONE)),
+        Values(texts(shared["database"], ALONE)),
         NULL_BRANCH,
         Values(texts(shared["table"], IN_UNION)),
-        Values(longs(shared["server_id"])),
+        Values(longs(shared["server_id"], ALONE)),
         Values(texts(gtid, IN_UNION)),
-        Values(texts(shared["log"])),
-        Values(longs(shared["place"])),
+        Values(texts(shared["log"], ALONE)),
+        Values(longs(shared["place"], ALONE)),
     ]
     return join(pieces, shared.num_rows)
 
@@ -113,7 +96,7 @@ def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) 
     place = pc.binary_join_element_wise(shared["log"], shared["place"].cast(pa.string()), ":")
     named = pc.if_else(pc.equal(shared["transaction"], ""), place, shared["transaction"])
     pieces: list[Piece] = [
-        Values(texts(shared["op"])),
+        Values(texts(shared["op"], ALONE)),
         VALUE_BRANCH + varint(int(plan.clock.timestamp() * 1000)),
         Values(texts(pc.if_else(snapshot, pa.scalar(None, pa.string()), named), IN_UNION)),
     ]
@@ -122,7 +105,7 @@ def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) 
 
 def _total_order(rows: pa.RecordBatch, snapshots: bool) -> list[Piece]:
     """Return `total_order`; nothing for rows of a snapshot, which belong to no transaction."""
-    number = longs(pc.add(rows["ordinal"], 1))
+    number = longs(pc.add(rows["ordinal"], 1), ALONE)
     if not snapshots:
         return [Values(number)]
     return [Values(pc.if_else(pc.equal(rows["op"], Op.READ.value), pa.scalar(b"", pa.binary()), number))]

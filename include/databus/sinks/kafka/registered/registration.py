@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from databus.core.connections import Connection
 from databus.core.errors.root import DatabusError
@@ -17,12 +17,16 @@ from databus.core.errors.source import (
 from databus.core.state.plan import SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.avro.schemas import envelope_schema, key_schema, text_of
-from databus.rows.avro.shapes import shape_of
-from databus.schema_registry.settings import RegistrySettings
+from databus.schema_registry.settings import KINDS, RegistrySettings
 from databus.sinks.envelope import connector
+from databus.sinks.kafka.registered.descriptions import FORMATS, Newest, Subjects
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
+
+if TYPE_CHECKING:
+    from databus.schema_registry.client import RegisteredSchema
+
+_NAMES = {"avro": "an Avro", "json_schema": "a JSON", "protobuf": "a Protobuf"}
 
 
 class Registration:
@@ -46,6 +50,7 @@ class Registration:
             raise SinkSettingError(error.message, hint=error.hint) from error
         self._spec = spec
         self._ids: dict[tuple[str, str], int] = {}
+        self._last: dict[str, RegisteredSchema | None] = {}
 
     def register(
         self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], flow: str
@@ -59,8 +64,8 @@ class Registration:
 
         Raises:
             SinkSchemaError: the registry refuses a schema that does not go with those of the subject before it.
-            SinkSettingError: two columns have one name in Avro; what answers is no registry; a transform does not say
-                which columns it leaves.
+            SinkSettingError: two columns have one name in the format; what answers is no registry; the subject's newest
+                schema is not understood; a transform does not say which columns it leaves.
             SinkUnavailableError, SinkAccessError: it does not answer; it refuses the login.
         """
         of_source = {table.schema_id: table for table in plan.tables}
@@ -72,23 +77,41 @@ class Registration:
             if table.columns and not written.columns:
                 raise direct_only(self._spec)
             topic = topic_of(self._spec.topic, written, route, flow)
-            shape = shape_of(table, written.columns, range(len(written.columns)))
-            value = envelope_schema(topic, [field for _, field in shape.chosen], connector(plan))
-            key = self._id(f"{topic}-key", key_schema(topic, shape.key), table) if shape.key else 0
-            found[table.schema_id] = RegisteredSchemas(topic, self._id(f"{topic}-value", value, table), shape.form, key)
+            told = FORMATS[self._spec.format](table, written, topic, connector(plan), self._newest(table))
+            subjects = Subjects(topic)
+            key = self._id(subjects.key, told.key, table) if told.key else 0
+            value = self._id(subjects.value, told.value, table)
+            found[table.schema_id] = RegisteredSchemas(topic, value, told.form, key, told.numbers, told.key_numbers)
         return found
 
-    def _id(self, subject: str, schema: Mapping[str, Any], table: TableSchema) -> int:
-        from databus.schema_registry.client import register  # a flow of JSON alone has no client of a registry
+    def _newest(self, table: TableSchema) -> Newest:
+        """Return what gives a subject's newest schema: that which was registered here last, or as the registry says."""
 
-        text = text_of(schema)
+        def find(subject: str) -> RegisteredSchema | None:
+            if subject not in self._last:
+                from databus.schema_registry.client import newest
+
+                try:
+                    self._last[subject] = newest(self.settings, subject)
+                except DatabusError as error:
+                    raise _as_of_sink(error, subject, table, self._spec.format) from error
+            return self._last[subject]
+
+        return find
+
+    def _id(self, subject: str, text: str, table: TableSchema) -> int:
+        from databus.schema_registry.client import RegisteredSchema, register  # a flow of JSON alone has no client
+
         known = self._ids.get((subject, text))
         if known is None:
+            kind = KINDS[self._spec.format]
             try:
-                known = register(self.settings, subject, "AVRO", text)
+                known = register(self.settings, subject, kind, text)
             except DatabusError as error:
-                raise _as_of_sink(error, subject, table) from error
+                self._last.pop(subject, None)
+                raise _as_of_sink(error, subject, table, self._spec.format) from error
             self._ids[subject, text] = known
+            self._last[subject] = RegisteredSchema(known, kind, text)
         return known
 
 
@@ -121,17 +144,18 @@ def direct_only(spec: Kafka) -> SinkSettingError:
     )
 
 
-def _as_of_sink(error: DatabusError, subject: str, table: TableSchema) -> SinkError:
+def _as_of_sink(error: DatabusError, subject: str, table: TableSchema, form: str) -> SinkError:
     if isinstance(error, RegistryUnavailableError):
         return SinkUnavailableError(error.message, hint=error.hint)
     if isinstance(error, RegistryAccessError):
-        return SinkAccessError(error.message, hint=error.hint)
+        code = SinkAccessError.code if error.code == RegistryAccessError.code else error.code  # of a TLS fault
+        return SinkAccessError(error.message, hint=error.hint, code=code)
     if not isinstance(error, SchemaRefusedError):
         return SinkSettingError(error.message, hint=error.hint)
     columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
     return SinkSchemaError(
-        f"table {table.full_name} ({columns}) has an Avro schema that does not go with those before it under subject "
-        f"{subject}: {error.message}",
+        f"table {table.full_name} ({columns}) has {_NAMES[form]} schema that does not go with those before it under "
+        f"subject {subject}: {error.message}",
         hint="Nothing of this batch was read or written. Bring the table back; or hide the change from the sink with "
         f"RenameColumns or DropColumns; or set the compatibility of {subject} to NONE for as long as the batch "
         "takes, if its consumers can read both; or give the sink another `topic`, whose subjects are new.",

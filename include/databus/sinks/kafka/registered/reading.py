@@ -1,4 +1,4 @@
-"""Records in Avro as those in JSON read: for what looks at single records, such as `databus trace`."""
+"""Records with a registered schema as those in JSON read: for what looks at single records, such as `databus trace`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
+from databus.rows.wire.shapes import MAGIC, wire_head
 from databus.schema_registry.documents import json_of
 from databus.schema_registry.settings import RegistrySettings
 
@@ -24,7 +25,7 @@ class DecodedMessage:
         self.raw, self._key, self._value = raw, key, value
 
     def key(self) -> bytes | None:
-        """Return the key: its record's fields as a canonical key has them, under their names in Avro."""
+        """Return the key: its record's fields as a canonical key has them, under their names in the format."""
         return self._key
 
     def value(self) -> bytes | None:
@@ -35,17 +36,32 @@ class DecodedMessage:
         return getattr(self.raw, name)
 
 
-class AvroMessages:
+class JsonMessages:
+    """Takes the schema's id off messages in JSON."""
+
+    def decoded(self, message: Message) -> Message:
+        """Return a message with key and value as JSON."""
+        key, value = cast("list[bytes | None]", [message.key(), message.value()])
+        return cast("Message", DecodedMessage(message, _without_id(key), _without_id(value)))
+
+
+class RegisteredMessages:
     """Decodes messages with the schemas that they name; each schema is asked for once.
 
     Args:
         settings: how to reach the registry.
+        form: "avro" or "protobuf".
     """
 
-    def __init__(self, settings: RegistrySettings):
+    def __init__(self, settings: RegistrySettings, form: str):
         from databus.schema_registry.decoder import SchemaDecoder
 
-        self._decoder = SchemaDecoder(settings, "avro")
+        if form == "protobuf":
+            from databus.schema_registry.protobuf import values_decoder
+
+            self._decoder = SchemaDecoder(settings, form, values_decoder)
+        else:
+            self._decoder = SchemaDecoder(settings, form)
 
     def decoded(self, message: Message) -> Message:
         """Return a message with key and value as JSON.
@@ -64,6 +80,10 @@ class AvroMessages:
                 given[1] if value is None else json_of(value).encode(),
             ),
         )
+
+
+def _without_id(data: bytes | None) -> bytes | None:
+    return data[len(wire_head(0)) :] if data is not None and data.startswith(MAGIC) else data
 
 
 def _canonical(key: dict[str, Any]) -> bytes:

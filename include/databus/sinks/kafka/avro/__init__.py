@@ -1,1 +1,0 @@
-"""Kafka records in Avro: schemas registered when a batch is planned, envelopes written from row batches."""

@@ -1,0 +1,1 @@
+"""Kafka records in formats with a registry: schemas registered when a batch is planned, and their encoders."""

@@ -204,6 +204,11 @@ class TransformSpec(Spec):
     by_table: ClassVar[bool] = False
     masking: ClassVar[bool] = False
 
+    @property
+    def most_copies(self) -> int:
+        """Most copies of a row behind it; 1 where it chooses no route by value."""
+        return 1
+
     def apply(self, changes: Changes) -> Changes:
         """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
         raise NotImplementedError
@@ -240,6 +245,10 @@ class TransformSpec(Spec):
     def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
         """Return the route of rows of `table` (`database.table`) that came with `route`."""
         return route
+
+    def all_routes(self, table: str, route: str) -> tuple[str, ...]:
+        """Return all routes that rows of `table` may have that came with `route`; several where values choose."""
+        return (self.route(table, route),)
 
 
 class CheckSpec(Spec):

@@ -21,16 +21,27 @@ def route_of(flow: Flow, table: TableSchema) -> str:
 
 
 def route_named(flow: Flow, name: str) -> str:
-    """Return the route of the rows of a table by its name, `database.table`."""
-    route = name
+    """Return the route of the rows of a table by its name, `database.table`; the first one where values choose."""
+    return routes_named(flow, name)[0]
+
+
+def routes_of(flow: Flow, table: TableSchema) -> tuple[str, ...]:
+    """Return all routes of a table's rows; several where a transform chooses by value."""
+    return routes_named(flow, table.full_name)
+
+
+def routes_named(flow: Flow, name: str) -> tuple[str, ...]:
+    """Return all routes of the rows of a table by its name, `database.table`."""
+    routes: tuple[str, ...] = (name,)
     for transform in flow.transforms:
-        route = transform.route(name, route)
-    return route
+        found = (transform.all_routes(name, route) for route in routes)
+        routes = tuple(dict.fromkeys(route for each in found for route in each))
+    return routes
 
 
 def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tuple[tuple[TableSchema, str], ...]:
-    """Return (table, route) of every table whose rows a sink takes."""
-    routed = ((table, route_of(flow, table)) for table in tables)
+    """Return (table, route) of every table whose rows a sink takes, for each route that they may have."""
+    routed = ((table, route) for table in tables for route in routes_of(flow, table))
     return tuple((table, route) for table, route in routed if takes(sink, route))
 
 

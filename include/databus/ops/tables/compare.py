@@ -51,7 +51,7 @@ from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
-from databus.runtime.routing import lost_keys_in, outputs_of, reserved_in, route_of, takes
+from databus.runtime.routing import lost_keys_in, outputs_of, reserved_in
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -281,7 +281,7 @@ class _ServerTables:
             if not spec.needs_key:
                 continue
             for table in self._told:
-                if not table.primary_key and takes(spec, route_of(self._flow, table)):
+                if not table.primary_key and outputs_of(self._flow, spec, (table,)):
                     message = f"table {table.full_name} has no primary key, and the sink keeps rows by their key"
                     hint = (
                         f"Give {table.full_name} a primary key, take it out by `exclude_tables` of the source, "

@@ -16,6 +16,7 @@ from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, sql_string
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
+from databus.rows.frames.places import NOW, WAS
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
@@ -36,6 +37,7 @@ class FrameChanges:
         conditions: of filters on changes without rows, in order; with rows, these have met their fate.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
+        by_value: whether rows have `places.NOW` and `places.WAS`: a transform chose routes by value.
     """
 
     rows: Any
@@ -45,6 +47,7 @@ class FrameChanges:
     conditions: tuple[Condition, ...] = ()
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
+    by_value: bool = False
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> FrameChanges:
@@ -202,8 +205,26 @@ class FrameChanges:
         return replace(self, conditions=(*self.conditions, condition))
 
     def with_route(self, route: Any) -> FrameChanges:
-        """Set the route of every row to a string Column."""
-        return replace(self, rows=self.rows.withColumn("route", route))
+        """Set the route of rows to a string Column; NULL leaves it as it is."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = {"route": F.coalesce(route, "route")}
+        if self.by_value:
+            columns |= {name: F.when(route.isNull(), F.col(name)) for name in (NOW, WAS)}
+        return replace(self, rows=self.rows.withColumns(columns))
+
+    def with_routes(self, now: Any, was: Any) -> FrameChanges:
+        """Give rows the routes that they have by value, as they are and as they were; see `databus.rows.frames.places`.
+
+        Args:
+            now: array<string> Column; NULL leaves the row's routes as they are.
+            was: array<string> Column, of a row that is no update the same.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        former = {name: F.col(name) if self.by_value else F.lit(None).cast("array<string>") for name in (NOW, WAS)}
+        columns = {name: F.when(now.isNull(), former[name]).otherwise(new) for name, new in ((NOW, now), (WAS, was))}
+        return replace(self, rows=self.rows.withColumns(columns), by_value=True)
 
     def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
@@ -271,7 +292,7 @@ class FrameChanges:
             return self
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return FrameChanges(rows, self.tables, fields, hidden=self.hidden)
+        return FrameChanges(rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value)
 
     def _rebuilt(self, image: str) -> str:
         cases = "".join(

@@ -12,6 +12,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.events import RowState
+from databus.core.flow import Flow
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.known_outputs import known_outputs
@@ -19,7 +20,8 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.trace import chunk_of
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
-from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
+from databus.runtime.copies import any_taken_by, row_id, taken_by, written_rows
+from databus.runtime.dispatch import dispatch, quarantined_rows
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark.errors import engine_errors
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 ROWS_GONE = "quarantine_rows_gone"
 """Code of the error for rows that the range which held them does not hold any more."""
 
-_OF_LOG = "The log was changed, or the flow's tables or row filters no longer cover them: discard them."
+_OF_LOG = (
+    "The log was changed, or the flow's tables, row filters or routes by value no longer make them: discard them, or "
+    "put the former definition back."
+)
 _OF_SNAPSHOT = (
     "A snapshot read rows snapshot-…, and no event of the log has them: `databus snapshot begin` with --table and "
     "--where reads their keys again; then discard these."
@@ -135,16 +140,20 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         rows, splits = read(session, source)
         changes = transform(flow, rows, source)
         require_again(session, source, changes)
-        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         anywhere = F.lit(False)
-        for column in taken.values():
-            anywhere = anywhere | column
-        checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(wanted)))
+        for name, sink in session.sinks.items():
+            anywhere = anywhere | any_taken_by(flow, sink, session.sink_spec(name))
+        entries: dict[str, list[str]] = {}
+        for event_id in wanted:
+            entries.setdefault(row_id(flow, event_id), []).append(event_id)
+        checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(entries)))
+        written = written_rows(flow, checked)
         table = F.concat_ws(".", "database", "table").alias("name")
+        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         mine = [column.alias(f"to_{number}") for number, column in enumerate(taken.values())]
-        looked = checked.select("event_id", check.STATE, table, *mine)
-        found = looked.collect()
-        state = {row["event_id"]: row[check.STATE] for row in found}
+        found = written.select("event_id", check.STATE, table, *mine).collect()
+        meant = {row["event_id"]: _meant(flow, row, entries) for row in found}
+        state = {event_id: row[check.STATE] for row in found for event_id in meant[row["event_id"]]}
         if set(state) != set(wanted):
             gone = sorted(set(wanted) - set(state))
             raise ReconciliationError(
@@ -155,9 +164,14 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         done, names = [], counts.table_names(source)
         takes: dict[str, frozenset[str]] = {}
         for number, (name, sink) in enumerate(session.sinks.items()):
-            ids = {row["event_id"] for row in found if row[f"to_{number}"] and wanted[row["event_id"]] in (CHECK, name)}
-            takes[name] = frozenset(ids)
-            share: DataFrame = checked.where(F.col("event_id").isin(*sorted(ids)) if ids else F.lit(False))
+            given = {
+                row["event_id"]: [event_id for event_id in meant[row["event_id"]] if wanted[event_id] in (CHECK, name)]
+                for row in found
+                if row[f"to_{number}"]
+            }
+            takes[name] = frozenset(event_id for entries in given.values() for event_id in entries)
+            sent_ids = sorted(event_id for event_id, entries in given.items() if entries)
+            share: DataFrame = written.where(F.col("event_id").isin(*sent_ids) if sent_ids else F.lit(False))
             renamed: Any = _ReplaySink(sink, live, plan)
             sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
             confirmed = sum(sum(r.rows.values()) + len(r.rejected) for r in sent.receipts)
@@ -167,12 +181,25 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
                 )
             done.append(sent)
         held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()
+        held = tuple(replace(row, event_id=event_id) for row in held for event_id in meant[row.event_id])
     receipts = tuple(r for sent in done for r in sent.receipts)
     rejected = (*held, *(row for r in receipts for row in r.rejected))
-    observed = Counter(str(row["name"]) for row in found if row[check.STATE] == RowState.DISPATCHED)
+    dispatched = (row for row in found if row[check.STATE] == RowState.DISPATCHED)
+    names_of = {row_id(flow, row["event_id"]): str(row["name"]) for row in dispatched}
+    observed = Counter(names_of.values())
     refused: dict[str, set[str]] = {}
     for row in (row for r in receipts for row in r.rejected):
-        refused.setdefault(row.table, set()).add(row.event_id)
+        refused.setdefault(row.table, set()).add(row_id(flow, row.event_id))
     lost = {name: len(refused.get(name, ())) for name in observed}
     tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
     return ReplayOutcome(state, takes, rejected, receipts, tables)
+
+
+def _meant(flow: Flow, row: Mapping[str, Any], entries: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the held entries that a row or copy answers: its own, that of its whole row, of a row those of its copies.
+
+    A row that is dispatched and has no copies now does not answer for a copy that it had.
+    """
+    event_id, whole = row["event_id"], row_id(flow, row["event_id"])
+    copies_too = event_id == whole and row[check.STATE] != RowState.DISPATCHED
+    return [each for each in entries[whole] if each in (event_id, whole) or copies_too]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from databus.core.events import RowState
 from databus.core.flow import Flow
-from databus.core.flow_specs import SinkSpec
+from databus.core.flow_specs import SinkSpec, TransformSpec
 from databus.core.protocols.sink import Sink
 from databus.core.trace import row_of_copy
-from databus.rows.frames.places import COPIES, COPY, copied
+from databus.rows.frames.places import COPIES, COPY, KEYED, copied
 from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def most_copies(flow: Flow) -> int:
-    """Return the most copies that a row of a flow has; 1 of a flow that chooses no route by value."""
-    return max((spec.most_copies for spec in flow.transforms), default=1)
+    """Return the most copies that a row of a flow has; 1 of a flow that chooses neither routes nor keys by value."""
+    most = max((spec.most_copies for spec in flow.transforms), default=1)
+    return 2 * most if most > 1 and _chooses_keys(flow) else most  # in each route a delete and an insert
 
 
 def taken_by(sink: Sink, spec: SinkSpec, row: Column | None = None) -> Column:
@@ -54,7 +55,14 @@ def written_rows(flow: Flow, checked: DataFrame) -> DataFrame:
     The row itself is the copy of number 0 in `COPY`; a flow that chooses no route by value gets its rows as they are.
     """
     most = most_copies(flow)
-    return checked if most == 1 else copied(checked, f"`{STATE}` = '{RowState.DISPATCHED}'", most)
+    if most == 1:
+        return checked
+    rows = copied(checked, f"`{STATE}` = '{RowState.DISPATCHED}'", most)
+    if not _chooses_keys(flow):
+        return rows
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return rows.withColumn("key_hash", F.when(F.col(KEYED), _hash_of(F.col("key"))).otherwise(F.col("key_hash")))
 
 
 def first_of_row(flow: Flow) -> Column | None:
@@ -67,3 +75,22 @@ def first_of_row(flow: Flow) -> Column | None:
 def row_id(flow: Flow, event_id: str) -> str:
     """Return the event id of the row that a written one is a copy of."""
     return event_id if most_copies(flow) == 1 else row_of_copy(event_id)
+
+
+def _chooses_keys(flow: Flow) -> bool:
+    return any(type(spec).chosen_key is not TransformSpec.chosen_key for spec in flow.transforms)
+
+
+def _hash_of(key: Column) -> Column:
+    """Return the Column of the hash that Kafka's partitioner has of a key."""
+    import pyarrow as pa
+    from pyspark.sql.functions import arrow_udf
+
+    from databus.rows.murmur2 import key_hashes_of  # loads a kernel
+
+    # A function and not an object with `__call__`: Spark reads its type from the annotations.
+    def hashes(keys: pa.Array) -> pa.Array:
+        return key_hashes_of(keys)
+
+    hashes.__annotations__ = {"keys": pa.Array, "return": pa.Array}
+    return arrow_udf(hashes, "int")(key)

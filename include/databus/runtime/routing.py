@@ -12,6 +12,7 @@ from databus.core.protocols.optional_sink import FollowingSink, PinningSink
 from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import KnownOutputs
 from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.tables.chosen_key import ChosenKey
 from databus.core.tables.schemas import TableSchema
 
 
@@ -77,6 +78,32 @@ def reserved_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> It
             )
 
 
+def chosen_key(flow: Flow, table: TableSchema) -> ChosenKey | None:
+    """Return the key that a flow's transforms give the records of a table; None where it is the source's."""
+    found = [key for spec in flow.transforms if (key := spec.chosen_key(table.full_name)) is not None]
+    return found[-1] if found else None
+
+
+def refused_keys_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> Iterator[SinkSettingError]:
+    """Yield, for each such table, the error of a chosen key under which the sink takes no rows.
+
+    Args:
+        flow: the flow.
+        spec: the sink.
+        tables: as the flow's transforms leave them.
+    """
+    for table in dict.fromkeys(table for table, _ in outputs_of(flow, spec, tables)):
+        key = chosen_key(flow, table)
+        if key is not None and (problem := spec.key_problem(key)):
+            yield SinkSettingError(
+                f"sink {spec.sink_name} cannot take rows of {table.full_name} by the key {', '.join(key.columns)}: "
+                f"{problem}",
+                hint=f"Leave {table.full_name} out of `tables` of KeyBy or out of the sink's `routes`, or say "
+                "unique=True where no two rows share a key.",
+                code="sink_key_chosen",
+            )
+
+
 def lost_keys_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> Iterator[SinkSettingError]:
     """Yield, for each such table, the error of key columns that rows lack, of a sink whose messages name them there.
 
@@ -100,13 +127,14 @@ def lost_keys_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> I
 
 
 def require_unreserved(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> None:
-    """Refuse columns whose names a sink gives members of its own, and key columns that its messages lack.
+    """Refuse columns whose names a sink keeps, key columns that its messages lack, and keys that it cannot take.
 
     Raises:
         SinkSettingError: names the table and the columns.
     """
-    for error in (*reserved_in(flow, spec, tables), *lost_keys_in(flow, spec, tables)):
-        raise error
+    for found in (reserved_in, lost_keys_in, refused_keys_in):
+        for error in found(flow, spec, tables):
+            raise error
 
 
 def prepare(

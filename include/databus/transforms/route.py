@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -11,8 +10,9 @@ from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.chosen import Choice, image_value, names_in
+from databus.rows.frames.expression import Expression
 from databus.rows.frames.fields import sql_string
-from databus.rows.frames.places import MOST_ROUTES
+from databus.rows.frames.places import MOST_ROUTES, ROUTES_NOW, ROUTES_WAS, routes_array
 from databus.rows.frames.selection import java_regex, matches, named
 from databus.transforms.table_transform import TableTransform
 
@@ -155,27 +155,9 @@ class Route(TableTransform):
         return next(found, self.default)
 
     @property
-    def _choice(self) -> Choice:
-        known = ", ".join(map(sql_string, self.routes))
-
-        def chosen(values: Sequence[str]) -> str:
-            return f"array(CAST({values[0]} AS STRING))"
-
-        def outside(values: Sequence[str]) -> str:
-            text = f"CAST({values[0]} AS STRING)"
-            said = f"concat('route(', coalesce(substr({text}, 1, {_SHOWN}), 'NULL'), ')')"
-            return f"(CASE WHEN {text} IN ({known}) THEN NULL ELSE {said} END)"
-
-        return Choice(
-            self.kind,
-            self.label(),
-            self.tables,
-            (image_value(self.by or ""),),
-            self.routes,
-            chosen,
-            outside,
-            follows=self.moving == "follow",
-        )
+    def _choice(self) -> _RouteChoice:
+        follows = self.moving == "follow"
+        return _RouteChoice(self.label(), self.tables, image_value(self.by or ""), self.routes, follows=follows)
 
     def _by_name(self) -> Any:
         """Return the route of rows without a schema: statements, whose tables may have no rows in the batch."""
@@ -186,3 +168,29 @@ class Route(TableTransform):
         for pattern, target in reversed(self.mapping.items()):
             route = F.when(table.rlike(java_regex(pattern)), F.lit(target)).otherwise(route)
         return F.when(named(self.tables), route)
+
+
+class _RouteChoice(Choice):
+    """Choice of the one route that an expression names."""
+
+    def __init__(self, what: str, tables: tuple[str, ...], by: Expression, routes: tuple[str, ...], *, follows: bool):
+        super().__init__(Route.kind, what, tables, (by,), (ROUTES_NOW, ROUTES_WAS), follows=follows)
+        self._routes = routes
+
+    def value(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+        """Return SQL of an array of the route."""
+        return f"array({self._text(changes, schema, image)})"
+
+    def outside(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+        """Return SQL of "route(value)" where an image names none of the routes."""
+        text, known = self._text(changes, schema, image), ", ".join(map(sql_string, self._routes))
+        said = f"concat('{Route.kind}(', coalesce(substr({text}, 1, {_SHOWN}), 'NULL'), ')')"
+        return f"(CASE WHEN {text} IN ({known}) THEN NULL ELSE {said} END)"
+
+    def of_held(self) -> str:
+        """Return SQL of all routes."""
+        return routes_array(self._routes)
+
+    def _text(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+        (found,) = self.bound(changes, schema, image)
+        return f"CAST({found} AS STRING)"

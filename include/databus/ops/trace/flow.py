@@ -257,7 +257,8 @@ class FlowTrace:
             told.append("a snapshot read it: no event of the log has it")
         elif batches and not (change.event_id and change.file):
             rows = self._rows(batches[0], asked.plus(change), told) or []
-            rows = [r for r in rows if change.key in (None, r.key) and row_of_copy(change.event_id) in ("", r.event_id)]
+            of_row = row_of_copy(change.event_id)
+            rows = [r for r in rows if of_row == r.event_id or (not of_row and change.key in (None, r.key))]
             change = change.plus(rows[-1]) if rows else change
         seen = [*seen, *self._sinks.documents(change, batches, {s.sink for s in seen})]
         if change.event_id:

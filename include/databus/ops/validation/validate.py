@@ -26,7 +26,7 @@ from databus.ops.validation.sink_comparison import ComparedSink
 from databus.ops.validation.table_reads import TableReads
 from databus.runtime.beside.look import looking
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
-from databus.runtime.routing import outputs_of
+from databus.runtime.routing import chosen_key, outputs_of
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ def validate(
         resting = rests(flow, services.store)
         for spec in specs:
             mine = tuple(name for name in tables if outputs_of(flow, spec, (_table(name),)))
+            _require_own_keys(flow, spec, mine)
             reads = TableReads(source, FlowPath(session, spec, spark), flow.batching)
             wait = CheckpointWait(flow.name, services.store, source, spec.sink_name, request.wait_s, resting)
             sink = session.every_sink[spec.sink_name]
@@ -150,6 +151,21 @@ def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[Sin
             hint="Search indices, and Kafka topics that keep the last record of each key, can be compared.",
         )
     return found
+
+
+def _require_own_keys(flow: Flow, spec: SinkSpec, tables: Sequence[str]) -> None:
+    """Refuse a sink that has rows under other keys than the source's.
+
+    Raises:
+        ConfigError: names the table and its key.
+    """
+    for name in tables:
+        if (key := chosen_key(flow, _table(name))) is not None:
+            raise ConfigError(
+                f"flow {flow.name}: sink {spec.sink_name} has rows of {name} by the key {', '.join(key.columns)}, and "
+                "rows are compared by the source's primary key",
+                hint="Compare another sink by --sink, or tables without a KeyBy by --table.",
+            )
 
 
 def _tables(flow: Flow, known: Mapping[str, TableProgress], wanted: Sequence[str]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Routes chosen by value: what a row's images say of them, and the rows that are held back as they do not say it."""
+"""Places chosen by value: what a row's images say of route or key, and the rows held back as they do not say it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from databus.core.events import Op
@@ -13,55 +13,79 @@ from databus.rows.frames.computing import image_expression
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.frames.fields import Field, sql_string
 from databus.rows.frames.leaving import CROSSES
-from databus.rows.frames.places import enters, routes_array
+from databus.rows.frames.places import PLACES, enters, routes_array
 from databus.rows.frames.selection import matches, named
+
+_PASSED = f"`unjudged` IS NOT NULL OR `filtered` OR `op` = '{Op.FILTERED}'"
+"""SQL of the rows that nothing is asked of: held back or left out before."""
 
 OF_TABLE = frozenset({"_database", "_table"})
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Choice among routes.
+class Choice(ABC):
+    """Choice of a row's routes, or of its key, by the values of each of its images.
 
-    Attributes:
+    Args:
         kind: of the transform, in the causes of rows that are held back: "route_lacks(region)".
         what: who asks, for errors.
         tables: patterns of the tables whose rows are meant.
         expressions: what is asked of each image.
-        routes: all routes that may come.
-        chosen: SQL of the expressions, in their order → SQL of the array of the routes of an image.
-        outside: SQL of the expressions → SQL of why an image has no route of these; NULL where it has.
-        follows: whether an update stays one row, with the routes of the row as it is.
+        places: columns that are set, of `places.PLACES`: as the row is, and as it was.
+        follows: whether an update stays one row, in the place of the row as it is.
     """
 
-    kind: str
-    what: str
-    tables: tuple[str, ...]
-    expressions: tuple[Expression, ...]
-    routes: tuple[str, ...]
-    chosen: Callable[[Sequence[str]], str]
-    outside: Callable[[Sequence[str]], str] | None = None
-    follows: bool = False
+    def __init__(
+        self,
+        kind: str,
+        what: str,
+        tables: tuple[str, ...],
+        expressions: Sequence[Expression],
+        places: tuple[str, str],
+        *,
+        follows: bool = False,
+    ):
+        self.kind, self.what, self.tables, self.follows = kind, what, tables, follows
+        self.expressions, self.places = tuple(expressions), places
+
+    @abstractmethod
+    def value(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+        """Return SQL of what an image says.
+
+        Raises:
+            TransformError: it names a column that the table does not have.
+        """
+
+    def means(self, schema: TableSchema) -> bool:
+        """Return whether rows of a schema are meant."""
+        return matches(schema.full_name, self.tables)
+
+    def outside(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:  # noqa: ARG002 - most take any
+        """Return SQL of the cause for which a row is held back, by what an image says; NULL where none is."""
+        return ""
+
+    def of_held(self) -> str:
+        """Return SQL of what stands for a row that is held back: it counts for all sinks that might take it."""
+        return f"CAST(NULL AS {PLACES[self.places[0]]})"
 
     def applied(self, changes: FrameChanges) -> FrameChanges:
-        """Return the changes with the routes of their rows.
+        """Return the changes with the places of their rows.
 
-        A row is held back whose image lacks a column that is asked for, or has it flagged; one with a route outside;
-        and an update that comes to a route without all of its columns, for it would be an insert there.
+        A row is held back whose image lacks a column that is asked for, or has it flagged; one with a value outside;
+        and an update that comes to a place without all of its columns, for it would be an insert there.
 
         Raises:
             TransformError: an expression names a column that a matching table does not have.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-        no_cause, every = F.lit(None).cast("string"), F.expr(routes_array(self.routes))
+        no_cause, held = F.lit(None).cast("string"), F.expr(self.of_held())
         changes = changes.with_held(changes.per_table(self._of(changes, self._cause), no_cause))
-        statement = F.when((F.col("schema_id") < 0) & named(self.tables), every)
-        now, was = (
-            changes.per_table(self._of(changes, lambda c, s, i=image: self._routes(c, s, i)), statement)
-            for image in ("row", "before")
-        )
-        chosen = changes.with_routes(now, was)
+        statement = F.when((F.col("schema_id") < 0) & named(self.tables), held)
+        values = {
+            column: changes.per_table(self._of(changes, lambda c, s, i=image: self._place(c, s, i)), statement)
+            for column, image in zip(self.places, ("row", "before"), strict=True)
+        }
+        chosen = changes.with_places(values)
         return chosen.with_held(chosen.per_table(self._of(chosen, self._partial), no_cause))
 
     def bound(self, changes: FrameChanges, schema: TableSchema, image: str) -> list[str]:
@@ -82,15 +106,14 @@ class Choice:
     ) -> Callable[[TableSchema], Any | None]:
         from pyspark.sql import functions as F  # noqa: N812
 
-        return lambda schema: F.expr(sql(changes, schema)) if matches(schema.full_name, self.tables) else None
+        return lambda schema: F.expr(sql(changes, schema)) if self.means(schema) else None
 
-    def _routes(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
-        """Return SQL of the routes of a row; of one that is held back all, so that it counts for each of them."""
-        now = self.chosen(self.bound(changes, schema, "row"))
+    def _place(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+        """Return SQL of the place of a row."""
+        now = self.value(changes, schema, "row")
         if image == "before" and not self.follows:
-            now = f"CASE WHEN {CROSSES} THEN {self.chosen(self.bound(changes, schema, 'before'))} ELSE {now} END"
-        every = routes_array(self.routes)
-        return f"CASE WHEN `unjudged` IS NOT NULL OR `filtered` OR `op` = '{Op.FILTERED}' THEN {every} ELSE {now} END"
+            now = f"CASE WHEN {CROSSES} THEN {self.value(changes, schema, 'before')} ELSE {now} END"
+        return f"CASE WHEN {_PASSED} THEN {self.of_held()} ELSE {now} END"
 
     def _cause(self, changes: FrameChanges, schema: TableSchema) -> str:
         fields = self.judged(changes, schema)
@@ -104,14 +127,10 @@ class Choice:
             flagged = {f.column.name: _flagged(f, image) for f in fields if _flagged(f, image)}
             if flagged:
                 found.append(f"WHEN {meant}{_any(flagged)} THEN {_names(f'{self.kind}_flagged', flagged)}")
-        if self.outside is not None:
-            for image in images:
-                why = self.outside(self.bound(changes, schema, image))
-                meant = f"{CROSSES} AND " if image == "before" else ""
-                found.append(f"WHEN {meant}{why} IS NOT NULL THEN {why}")
-        return (
-            f"CASE WHEN `unjudged` IS NOT NULL OR `filtered` OR `op` = '{Op.FILTERED}' THEN NULL {' '.join(found)} END"
-        )
+        for image in images:
+            why, meant = self.outside(changes, schema, image), f"{CROSSES} AND " if image == "before" else ""
+            found += [f"WHEN {meant}{why} IS NOT NULL THEN {why}"] if why else []
+        return f"CASE WHEN {_PASSED} THEN NULL {' '.join(found)} END"
 
     def _partial(self, changes: FrameChanges, schema: TableSchema) -> str:
         """Return SQL of the cause that holds an update back which would be an insert without all of its columns."""

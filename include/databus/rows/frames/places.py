@@ -1,8 +1,9 @@
-"""Places of a row: the routes that it has now and had before by its values, and the copies that come of them.
+"""Places of a row: the routes and the key that it has now and had before by its values, and the copies that come of it.
 
-A route that is chosen by value is a view of a table, as a filter is (`leaving`). An update that leaves one view and
-enters another is a delete in the first and an insert in the second; a statement concerns all of them. These copies of
-one row are made behind the checks, which see each row once, and hold it back whole.
+A route that is chosen by value is a view of a table, as a filter is (`leaving`), and a key that is chosen names the row
+to readers. An update that changes one of them is a delete in the old place and an insert in the new one; a statement
+concerns all routes. These copies of one row are made behind the checks, which see each row once, and hold it back
+whole.
 """
 
 from __future__ import annotations
@@ -14,17 +15,23 @@ from databus.core.events import Op
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.leaving import CROSSES
 
-NOW, WAS = "routes_now", "routes_was"
-"""Columns (array<string>) of the routes of a row as it is and as it was; NULL where a table's route is the row's."""
+ROUTES_NOW, ROUTES_WAS = "routes_now", "routes_was"
+"""Columns (array<string>) of the routes of a row as it is and as it was; NULL where the column `route` says it."""
+
+KEY_NOW, KEY_WAS = "key_now", "key_was"
+"""Columns (binary) of the key that is chosen of a row as it is and as it was; NULL where the column `key` says it."""
+
+PLACES = {ROUTES_NOW: "array<string>", ROUTES_WAS: "array<string>", KEY_NOW: "binary", KEY_WAS: "binary"}
+"""Column → its type."""
 
 COPIES = "copies"
-"""Column (array<struct<route string, op string>>) of the copies that sinks are offered, in order; may be empty."""
+"""Column (array<struct<route string, key binary, op string>>) of the copies that sinks are offered, in order."""
 
 COPY = "copy"
 """Column (int) of the number of a copy among those of its row, from 0."""
 
-ROW_OP = "row_op"
-"""Column (string) beside it: the op of the row itself."""
+ROW_OP, ROW_KEY, KEYED = "row_op", "row_key", "keyed"
+"""Columns beside it: op and key of the row itself, and whether the copy's key is a chosen one."""
 
 MOST_ROUTES = 16
 """Routes that one transform may choose among: `part` has 15 bits, of which DROP TABLE of many tables takes a share."""
@@ -36,27 +43,29 @@ def routes_array(routes: Sequence[str]) -> str:
 
 
 def copies() -> str:
-    """Return SQL of a row's copies: first the deletes, then what stays, then the inserts."""
+    """Return SQL of a row's copies: first the deletes, then what stays, then the inserts; there may be none."""
+    was, now = _places(ROUTES_WAS, KEY_WAS), _places(ROUTES_NOW, KEY_NOW)
     return (
-        f"CASE WHEN `{NOW}` IS NULL THEN array({_copy('`route`', '`op`')})"
-        f" WHEN {CROSSES} THEN concat({_each(f'array_except(`{WAS}`, `{NOW}`)', Op.DELETE)},"
-        f" {_each(f'array_intersect(`{NOW}`, `{WAS}`)', Op.UPDATE)},"
-        f" {_each(f'array_except(`{NOW}`, `{WAS}`)', Op.CREATE)})"
-        f" WHEN `op` = '{Op.DELETE}' THEN {_each(f'`{WAS}`', Op.DELETE)}"
-        f" ELSE transform(`{NOW}`, r -> {_copy('r', '`op`')}) END"
+        f"CASE WHEN {CROSSES} THEN concat({_each(f'array_except({was}, {now})', Op.DELETE)},"
+        f" {_each(f'array_intersect({now}, {was})', Op.UPDATE)},"
+        f" {_each(f'array_except({now}, {was})', Op.CREATE)})"
+        f" WHEN `op` = '{Op.DELETE}' THEN {_each(was, Op.DELETE)}"
+        f" ELSE transform({now}, p -> {_copy('p.route', 'p.key', '`op`')}) END"
     )
 
 
 def enters() -> str:
-    """Return SQL that is true where an update comes to a route that it did not have."""
-    return f"({CROSSES} AND size(array_except(`{NOW}`, `{WAS}`)) > 0)"
+    """Return SQL that is true where an update comes to a place that it did not have."""
+    was, now = _places(ROUTES_WAS, KEY_WAS), _places(ROUTES_NOW, KEY_NOW)
+    return f"({CROSSES} AND size(array_except({now}, {was})) > 0)"
 
 
 def copied(rows: Any, chosen: str, stride: int) -> Any:
     """Return the rows with each copy as a row of its own, numbered in `COPY`.
 
     A copy that is a delete or an insert of an update loses the image that such a row does not have, with what is said
-    of it. `part` orders copies; where there are several, each has an event id of its own, with `.COPY` behind it.
+    of it. `part` orders copies; where there are several, each has an event id of its own, with `.COPY` behind it. The
+    hash of a chosen key is the caller's.
 
     Args:
         rows: DataFrame with `COPIES`.
@@ -66,13 +75,16 @@ def copied(rows: Any, chosen: str, stride: int) -> Any:
     from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
     made = f"({chosen}) AND size(`{COPIES}`) > 0"
-    each = f"CASE WHEN {made} THEN `{COPIES}` ELSE array({_copy('`route`', '`op`')}) END"
+    each = f"CASE WHEN {made} THEN `{COPIES}` ELSE array({_copy('`route`', 'CAST(NULL AS BINARY)', '`op`')}) END"
     rows = rows.select("*", F.posexplode(F.expr(each)).alias(COPY, "_place"))
     inserted, deleted = (f"(`_place`.`op` <> `op` AND `_place`.`op` = '{op}')" for op in (Op.CREATE, Op.DELETE))
     changed = {
         "route": "`_place`.`route`",
         "op": "`_place`.`op`",
+        "key": "coalesce(`_place`.`key`, `key`)",
         ROW_OP: "`op`",
+        ROW_KEY: "`key`",
+        KEYED: "`_place`.`key` IS NOT NULL",
         "before": f"CASE WHEN NOT {inserted} THEN `before` END",
         "after": f"CASE WHEN NOT {deleted} THEN `after` END",
         "flags": f"nullif(CASE WHEN {inserted} THEN filter(`flags`, f -> startswith(f, 'after.'))"
@@ -85,9 +97,13 @@ def copied(rows: Any, chosen: str, stride: int) -> Any:
     return rows.withColumns({name: F.expr(sql) for name, sql in changed.items()}).drop("_place")
 
 
-def _each(routes: str, op: Op) -> str:
-    return f"transform({routes}, r -> {_copy('r', sql_string(op.value))})"
+def _places(routes: str, key: str) -> str:
+    return f"transform(coalesce(`{routes}`, array(`route`)), r -> named_struct('route', r, 'key', `{key}`))"
 
 
-def _copy(route: str, op: str) -> str:
-    return f"named_struct('route', {route}, 'op', {op})"
+def _each(places: str, op: Op) -> str:
+    return f"transform({places}, p -> {_copy('p.route', 'p.key', sql_string(op.value))})"
+
+
+def _copy(route: str, key: str, op: str) -> str:
+    return f"named_struct('route', {route}, 'key', {key}, 'op', {op})"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull, Route, __version__
+from databus import Batching, Elasticsearch, Flow, Kafka, KeyBy, MysqlBinlog, NotNull, Route, Split, __version__
 from databus.core.batches.receipts import CHECK
 from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import ConsumedTopic, fold, mismatches, source_state
@@ -28,6 +28,7 @@ from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.ops.validation.validate import ValidationRequest, validate
 from databus.records.quarantine import HeldRow, Selection
+from databus.rows.murmur2 import murmur2
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
@@ -184,6 +185,45 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
         found = validate(regions.flow, services, regions.identity(), request, lambda: world.spark(regions.name))
     (sink,) = found.sinks
     assert sink.differences == ()
+
+
+def test_splits_and_chosen_keys_keep_order_per_key(world: World, database: str) -> None:
+    """A reader of each route holds, under each customer's key, the customer's rows of that route."""
+    regions = Regions(world, database)
+    (kafka, _) = regions.flow.sinks
+    split = Split({"many": "v >= 50", "all": "true"}, tables=("*.orders",))
+    regions.flow = regions.flow.model_copy(
+        update={
+            "transforms": (KeyBy("region", tables=("*.orders",)), split),
+            "checks": (),
+            "sinks": (kafka.model_copy(update={"tombstones": False}),),
+        }
+    )
+    regions.write(3, 100)
+    regions.execute("INSERT INTO orders VALUES (30, NULL, 60, 'a@b')")
+    assert regions.run().quarantined == 1
+    assert [(row.cause, row.key) for row in regions.held().values()] == [("key_by_null(region)", '{"id":30}')]
+
+    rows = {row[0]: row for row in regions.execute("SELECT id, region, v, email FROM orders WHERE id <> 30")}
+    ids: list[str] = []
+    for route, least in (("many", 50), ("all", 0)):
+        held: dict[tuple[str, int], Any] = {}
+        partitions: dict[bytes, int] = {}
+        for message in consume(world.sandbox.address("kafka"), f"{regions.name}.{route}"):
+            record, key = json.loads(message.value()), message.key()
+            ids.append(event_id(message))
+            assert partitions.setdefault(key, message.partition()) == (murmur2(key) & 0x7FFFFFFF) % 3
+            image = record["after"] or record["before"]
+            assert key == f'{{"region":"{image["region"]}"}}'.encode()
+            place = image["region"], image["id"]
+            assert held.get(place) == record["before"], (place, record)
+            held[place] = record["after"]
+        expected = {(r[1], r[0]): dict(zip(("id", "region", "v", "email"), r, strict=True)) for r in rows.values()}
+        found = {place: image for place, image in held.items() if image is not None}
+        assert found == {place: image for place, image in expected.items() if image["v"] >= least}
+    assert len(ids) == len(set(ids))
+    with regions.services() as services:
+        assert [str(problem) for problem in verify(regions.flow, services, None).problems] == []
 
 
 def test_kills_between_the_copies_of_moved_rows(world: World, tmp_path: Path) -> None:

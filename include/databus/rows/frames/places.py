@@ -30,8 +30,8 @@ COPIES = "copies"
 COPY = "copy"
 """Column (int) of the number of a copy among those of its row, from 0."""
 
-ROW_OP, ROW_KEY, KEYED = "row_op", "row_key", "keyed"
-"""Columns beside it: op and key of the row itself, and whether the copy's key is a chosen one."""
+ROW_OP, KEYED = "row_op", "keyed"
+"""Columns beside it: op of the row itself, and whether the copy's key is a chosen one."""
 
 MOST_ROUTES = 16
 """Routes that one transform may choose among: `part` has 15 bits, of which DROP TABLE of many tables takes a share."""
@@ -83,7 +83,6 @@ def copied(rows: Any, chosen: str, stride: int) -> Any:
         "op": "`_place`.`op`",
         "key": "coalesce(`_place`.`key`, `key`)",
         ROW_OP: "`op`",
-        ROW_KEY: "`key`",
         KEYED: "`_place`.`key` IS NOT NULL",
         "before": f"CASE WHEN NOT {inserted} THEN `before` END",
         "after": f"CASE WHEN NOT {deleted} THEN `after` END",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from databus.core.events import RowState
@@ -62,7 +63,9 @@ def written_rows(flow: Flow, checked: DataFrame) -> DataFrame:
         return rows
     from pyspark.sql import functions as F  # noqa: N812
 
-    return rows.withColumn("key_hash", F.when(F.col(KEYED), _hash_of(F.col("key"))).otherwise(F.col("key_hash")))
+    canonical, hashed = _of_keys()
+    rows = rows.withColumn("key", F.when(F.col(KEYED), canonical("key")).otherwise(F.col("key")))
+    return rows.withColumn("key_hash", F.when(F.col(KEYED), hashed("key")).otherwise(F.col("key_hash")))
 
 
 def first_of_row(flow: Flow) -> Column | None:
@@ -81,16 +84,21 @@ def _chooses_keys(flow: Flow) -> bool:
     return any(type(spec).chosen_key is not TransformSpec.chosen_key for spec in flow.transforms)
 
 
-def _hash_of(key: Column) -> Column:
-    """Return the Column of the hash that Kafka's partitioner has of a key."""
+def _of_keys() -> tuple[Callable[[str], Column], Callable[[str], Column]]:
+    """Return functions of a column of keys: as the source writes them, and their hash of Kafka's partitioner."""
     import pyarrow as pa
     from pyspark.sql.functions import arrow_udf
 
-    from databus.rows.murmur2 import key_hashes_of  # loads a kernel
+    from databus.rows.keys import canonical_escapes  # these load kernels
+    from databus.rows.murmur2 import key_hashes_of
 
-    # A function and not an object with `__call__`: Spark reads its type from the annotations.
+    # Functions of their own: Spark reads their types from the annotations.
+    def canonical(keys: pa.Array) -> pa.Array:
+        return canonical_escapes(keys)
+
     def hashes(keys: pa.Array) -> pa.Array:
         return key_hashes_of(keys)
 
-    hashes.__annotations__ = {"keys": pa.Array, "return": pa.Array}
-    return arrow_udf(hashes, "int")(key)
+    for function in (canonical, hashes):
+        function.__annotations__ = {"keys": pa.Array, "return": pa.Array}
+    return arrow_udf(canonical, "binary"), arrow_udf(hashes, "int")

@@ -89,10 +89,10 @@ def key_encoder(
 
 
 def canonical_escapes(keys: pa.BinaryArray) -> pa.BinaryArray:
-    """Return JSON texts with escapes as this module writes them: of control characters in lower case; null stays null.
+    r"""Return JSON texts with escapes as this module writes them: of control characters in lower case; null stays null.
 
     Args:
-        keys: JSON as Spark writes it, whose `\\u001F` is in upper case.
+        keys: JSON as Spark writes it, whose `\u001F` is in upper case.
     """
     odd = pc.fill_null(pc.match_substring(keys, b"\\u00"), False)
     if not odd.true_count:

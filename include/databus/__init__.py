@@ -45,13 +45,16 @@ if TYPE_CHECKING:
     from databus.transforms.drop import DropColumns as DropColumns
     from databus.transforms.extract import Extract as Extract
     from databus.transforms.filter import Filter as Filter
+    from databus.transforms.flatten import Flatten as Flatten
     from databus.transforms.hash import Hash as Hash
+    from databus.transforms.key_by import KeyBy as KeyBy
     from databus.transforms.lookup import Lookup as Lookup
     from databus.transforms.mask import Mask as Mask
     from databus.transforms.project import Project as Project
     from databus.transforms.python_function import PythonFunction as PythonFunction
     from databus.transforms.rename import RenameColumns as RenameColumns
     from databus.transforms.route import Route as Route
+    from databus.transforms.split import Split as Split
     from databus.transforms.truncate import Truncate as Truncate
 
     __version__: str
@@ -72,6 +75,7 @@ __all__ = [
     "Expectations",
     "Extract",
     "Filter",
+    "Flatten",
     "Flow",
     "Freshness",
     "Hash",
@@ -79,6 +83,7 @@ __all__ = [
     "InRange",
     "Kafka",
     "KafkaTopics",
+    "KeyBy",
     "Lookup",
     "Mask",
     "Memory",
@@ -99,6 +104,7 @@ __all__ = [
     "SimpleSink",
     "SimpleSource",
     "SnapshotOptions",
+    "Split",
     "Truncate",
     "Volume",
     "Webhook",

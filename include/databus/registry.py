@@ -28,10 +28,13 @@ TRANSFORMS = {
     "mask": "databus.transforms.mask:Mask",
     "hash": "databus.transforms.hash:Hash",
     "route": "databus.transforms.route:Route",
+    "key_by": "databus.transforms.key_by:KeyBy",
+    "split": "databus.transforms.split:Split",
     "add_column": "databus.transforms.add_column:AddColumn",
     "cast": "databus.transforms.cast:Cast",
     "truncate": "databus.transforms.truncate:Truncate",
     "extract": "databus.transforms.extract:Extract",
+    "flatten": "databus.transforms.flatten:Flatten",
     "lookup": "databus.transforms.lookup:Lookup",
     "python_function": "databus.transforms.python_function:PythonFunction",
 }

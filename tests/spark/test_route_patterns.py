@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from databus import Noop
-from databus.runtime.dispatch import taken_by
+from databus.runtime.copies import taken_by
 from databus.runtime.routing import takes
 from databus.sinks.markerless import UnmarkedSink
 

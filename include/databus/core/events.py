@@ -44,7 +44,7 @@ ROW_COLUMNS: tuple[tuple[str, str], ...] = (
     ("ordinal", "bigint"),  # number of the row change inside its transaction, from 0
     ("part", "smallint"),  # 0; of a primary-key update: 0 delete(old key), 1 insert(new key); of DROP TABLE the table
     ("event_id", "string"),  # transaction:ordinal:part (the same from each server), else server:log:place:ordinal:part;
-    # of a row that a snapshot read snapshot-NUMBER-CHUNK-MS:ordinal in the chunk:0
+    # of a row that a snapshot read snapshot-NUMBER-CHUNK-MS:ordinal in the chunk:0; of one of several copies .N behind
     ("ts_ms", "bigint"),  # commit time at the source, ms since the epoch, UTC
     ("server_id", "bigint"),  # number of the server that wrote it; 0 of a source without such numbers
     ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL

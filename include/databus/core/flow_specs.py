@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
-from databus.core.settings import Settings
+from databus.core.flow_context import DumpTurns, FlowContext, ServerIds
 from databus.core.spec import Spec, options_of
 
 if TYPE_CHECKING:
@@ -20,59 +19,22 @@ if TYPE_CHECKING:
     from databus.core.protocols.splits import Changes
     from databus.core.state.plan import SinkPlan, SourcePlan
     from databus.core.state.snapshot import CaptureScope
+    from databus.core.tables.chosen_key import ChosenKey
     from databus.core.tables.schemas import TableSchema
     from databus.core.tables.wanted import ColumnsWanted
     from databus.core.trace import TraceableSink
 
-
-@dataclass(frozen=True)
-class FlowContext:
-    """Flow context: what an opened source or sink knows of its surroundings.
-
-    Attributes:
-        flow: flow name.
-        settings: the installation's settings.
-        server_ids: leases replication server ids; None where the source needs none.
-        dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
-        staged: name under which a source stages what it reads, FLOW.SOMETHING of who only looks; "" for the flow's own.
-    """
-
-    flow: str
-    settings: Settings
-    server_ids: ServerIds | None = None
-    dump_turns: DumpTurns | None = None
-    staged: str = ""
-
-
-class ServerIds(Protocol):
-    """Leases replication server ids so that two readers of one server never clash."""
-
-    def lease(self, server: str) -> int:
-        """Return an id that no other holder has on `server` ("host:port") until it is released or the session ends."""
-        ...
-
-    def release(self, server: str, server_id: int) -> None:
-        """Give an id back; safe to call twice."""
-        ...
-
-
-class DumpTurns(Protocol):
-    """Lets one of several flows dump a stretch of a server's log while the others wait for what it keeps.
-
-    A turn saves work and guards nothing: two holders are harmless.
-    """
-
-    def take(self, server: str, stretch: str) -> bool:
-        """Return whether the turn for a stretch of the log of `server` ("host:port") is ours until it is released."""
-        ...
-
-    def release(self, server: str, stretch: str) -> None:
-        """Give a turn back; safe to call twice."""
-        ...
-
-    def wait(self, server: str, stretch: str, timeout_s: float) -> bool:
-        """Block until nobody holds the turn; False when somebody still did after that time."""
-        ...
+__all__ = [
+    "CheckSpec",
+    "DumpTurns",
+    "FlowContext",
+    "OnReject",
+    "Profile",
+    "ServerIds",
+    "SinkSpec",
+    "SourceSpec",
+    "TransformSpec",
+]
 
 
 class SourceSpec(Spec):
@@ -204,6 +166,11 @@ class TransformSpec(Spec):
     by_table: ClassVar[bool] = False
     masking: ClassVar[bool] = False
 
+    @property
+    def most_copies(self) -> int:
+        """Most copies of a row behind it; 1 where it chooses no route by value."""
+        return 1
+
     def apply(self, changes: Changes) -> Changes:
         """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
         raise NotImplementedError
@@ -247,6 +214,14 @@ class TransformSpec(Spec):
     def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
         """Return the route of rows of `table` (`database.table`) that came with `route`."""
         return route
+
+    def all_routes(self, table: str, route: str) -> tuple[str, ...]:
+        """Return all routes that rows of `table` may have that came with `route`; several where values choose."""
+        return (self.route(table, route),)
+
+    def chosen_key(self, table: str) -> ChosenKey | None:  # noqa: ARG002 - most leave the source's
+        """Return the key that it gives records of `table` in the place of the source's; None where it leaves it."""
+        return None
 
 
 class CheckSpec(Spec):
@@ -331,6 +306,10 @@ class SinkSpec(Spec):
     def names_key_columns(self) -> str:
         """Return the option whose messages name the key's columns in the row; "" where the key stands alone."""
         return ""
+
+    def key_problem(self, key: ChosenKey) -> str:  # noqa: ARG002 - most take rows under any key
+        """Return why the sink cannot take rows under a chosen key; "" where it can."""
+        return "it keeps rows by the source's primary key" if self.needs_key else ""
 
     def reserved_columns(self) -> frozenset[str]:
         """Return names that the sink keeps for itself, so that no column of a row may have them."""

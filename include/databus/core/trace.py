@@ -111,7 +111,8 @@ class Change:
 
 
 _LOG_PREFIX = re.compile(r"log(\d+)/")
-_CHUNK = re.compile(r"snapshot-(\d+)-(\d+)-\d+:\d+:\d+")
+_CHUNK = re.compile(r"snapshot-(\d+)-(\d+)-\d+:\d+:\d+(?:\.\d+)?")
+_COPY = re.compile(r"(:\d+)\.\d+$")
 
 
 def log_prefix(generation: int) -> str:
@@ -141,13 +142,18 @@ def chunk_of(event_id: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def row_of_copy(event_id: str) -> str:
+    """Return the event id of the row that a copy was made of (`…:0.1` → `…:0`); that of a row stays as it is."""
+    return _COPY.sub(r"\1", event_id)
+
+
 def of_event_id(event_id: str) -> Change:
     """Return the parts of an event id: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
 
     Of a row that a snapshot read it is `snapshot-<number>-<chunk>-<ms since the epoch>:<ordinal>:0`. In a log that
-    replaced others, `log<generation>/` stands before it.
+    replaced others, `log<generation>/` stands before it; of one of several copies of a row, `.<number>` behind it.
     """
-    head, _, tail = _without_prefix(event_id).rpartition(":")
+    head, _, tail = row_of_copy(_without_prefix(event_id)).rpartition(":")
     head, _, ordinal = head.rpartition(":")
     if not (head and ordinal.isdigit() and tail.isdigit()):
         return Change(event_id)
@@ -227,7 +233,7 @@ class ChangeSelector:
     """Trace target: changes of some ids, else of all that match what is given.
 
     Attributes:
-        event_ids: ids of the changes; then the rest only helps to find them.
+        event_ids: ids of the changes; then the rest only helps to find them. That of a row stands for all its copies.
         gtid: of the transaction, "" for any.
         file: log file of the transaction's end, or the end of its name (".000003"); "" for any.
         position: byte position of the transaction's end.
@@ -244,10 +250,14 @@ class ChangeSelector:
     table: str = ""
     most: int = 1000
 
+    def names(self, event_id: str) -> bool:
+        """Return whether an event id is one of those, or that of a copy of such a row."""
+        return event_id in self.event_ids or row_of_copy(event_id) in self.event_ids
+
     def matches(self, change: Change) -> bool:
         """Return whether a change is one of those."""
         if self.event_ids:
-            return change.event_id in self.event_ids
+            return self.names(change.event_id)
         return (
             (not self.gtid or change.gtid == self.gtid)
             and (not self.file or (change.file.endswith(self.file) and change.position == self.position))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from databus.core.errors.source import DecodeError
 from databus.rows.json_text import json_literals
 
 Rows = npt.NDArray[np.int32]
+
+_ESCAPE = re.compile(rb"\\(?:u00[0-9A-F]{2}|.)")
+"""An escape of JSON: of two backslashes the second begins none."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,19 @@ def key_encoder(
     return KeyEncoder(
         schema.full_name, schema.primary_key, tuple(literals), tuple(sets[:, c][batch.presence] for c in chosen)
     )
+
+
+def canonical_escapes(keys: pa.BinaryArray) -> pa.BinaryArray:
+    r"""Return JSON texts with escapes as this module writes them: of control characters in lower case; null stays null.
+
+    Args:
+        keys: JSON as Spark writes it, whose `\u001F` is in upper case.
+    """
+    odd = pc.fill_null(pc.match_substring(keys, b"\\u00"), False)
+    if not odd.true_count:
+        return keys
+    texts = [_ESCAPE.sub(lambda found: found[0].lower(), each) for each in keys.filter(odd).to_pylist()]
+    return pc.replace_with_mask(keys, odd, pa.array(texts, keys.type))
 
 
 def key_literals(batch: TableBatch, column: int) -> pa.StringArray:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 
-from databus.rows.columns import Bytes
+from databus.rows.columns import Bytes, text
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -20,6 +22,12 @@ def murmur2(data: bytes) -> int:
     """Return the signed 32-bit murmur2 of `data`, as `Utils.murmur2` does."""
     offsets = np.array([0, len(data)], np.int32)
     return int(_hashes(offsets, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8))[0])
+
+
+def key_hashes_of(keys: pa.BinaryArray) -> pa.Int32Array:
+    """Return the hash of each key; null of null."""
+    found = pa.array(key_hashes(*text(keys.fill_null(b""))))
+    return pc.if_else(keys.is_valid(), found, pa.scalar(None, pa.int32())) if keys.null_count else found
 
 
 def key_hashes(offsets: npt.NDArray[np.int32], data: Bytes) -> npt.NDArray[np.int32]:

@@ -21,12 +21,13 @@ from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
+from databus.runtime.copies import any_taken_by, written_rows
 from databus.runtime.direct.both_lanes import SharedBatch, dispatch_both
 from databus.runtime.direct.lane import dispatch_direct
 from databus.runtime.direct.required import require_direct_values
 from databus.runtime.direct.row_checks import without_rows
 from databus.runtime.direct.spark_tables import spark_tables
-from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, writing_order
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, writing_order
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read, rows_of
 from databus.runtime.record import log_batch, record
@@ -167,10 +168,11 @@ def _move_by_spark(
             check.enforce(flow, counts.check_results(flow, names, _observe(checked, session, names)))
     with times.stage("dispatch"):
         done: dict[str, Dispatched] = {}
+        written = written_rows(flow, checked)
         for name in writing_order(flow, batch.plan, session.sinks):
             sink = (session.sink_spec(name), session.sinks[name])
             with naming(name):
-                done[name] = dispatch(flow, batch.plan, checked, sink, names, splits)
+                done[name] = dispatch(flow, batch.plan, written, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
         held = _held(session, checked, passed) if any(c.quarantined for c in by_state.values()) else ()
     moved = _moved(flow, planned, done, whole, held)
@@ -221,7 +223,7 @@ def _held(session: FlowSession, checked: DataFrame, passed: frozenset[str] | Non
     if passed is None:
         return quarantined_rows(checked)
     ((name, sink),) = session.sinks.items()
-    mine = quarantined_rows(checked.where(taken_by(sink, session.sink_spec(name))))
+    mine = quarantined_rows(checked.where(any_taken_by(session.flow, sink, session.sink_spec(name))))
     return [replace(row, stage=name) for row in mine if row.event_id not in passed]
 
 
@@ -282,7 +284,7 @@ def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pys
 
     taken = F.lit(False)
     for name, sink in session.every_sink.items():
-        taken = taken | taken_by(sink, session.sink_spec(name))
+        taken = taken | any_taken_by(session.flow, sink, session.sink_spec(name))
     return taken
 
 

@@ -14,6 +14,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec
 from databus.core.state.plan import SourcePlan
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.places import COPIES, copies
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,12 +35,12 @@ def row_checks(flow: Flow) -> list[CheckSpec]:
 
 
 def check(flow: Flow, changes: FrameChanges, taken: Column) -> DataFrame:
-    """Return the rows with `violations` (names of violated checks) and `state`.
+    """Return the rows with `violations` (names of violated checks) and `state`, and `copies` if values choose routes.
 
     Args:
         flow: the flow.
         changes: rows after the transforms, images rebuilt where a transform changed them.
-        taken: true where at least one sink takes the row.
+        taken: true where at least one sink takes the row, or a copy of it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows
 
@@ -56,7 +57,8 @@ def check(flow: Flow, changes: FrameChanges, taken: Column) -> DataFrame:
         .when(held, RowState.QUARANTINED)
         .otherwise(RowState.DISPATCHED)
     )
-    return changes.rows.withColumn(VIOLATIONS, violations).withColumn(STATE, state)
+    rows = changes.rows.withColumn(COPIES, F.expr(copies())) if changes.by_value else changes.rows
+    return rows.withColumn(VIOLATIONS, violations).withColumn(STATE, state)
 
 
 def evaluate_batch_checks(flow: Flow, planned: SourcePlan, now: Any) -> tuple[CheckResult, ...]:

@@ -12,7 +12,9 @@ from databus.core.errors.batch import ReconciliationError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
+from databus.rows.frames.places import ROW_OP
 from databus.runtime.check import STATE, VIOLATIONS, row_checks
+from databus.runtime.copies import row_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -23,15 +25,22 @@ def table_names(planned: SourcePlan) -> list[str]:
     return [*dict.fromkeys(t.full_name for t in planned.tables), STATEMENTS]
 
 
-def aggregates(flow: Flow, names: Sequence[str]) -> list[Column]:
-    """Return the aggregate columns of one pass: rows by table and state, changes, evaluations and violations."""
+def aggregates(flow: Flow, names: Sequence[str], first: Column | None = None) -> list[Column]:
+    """Return the aggregate columns of one pass: rows by table and state, changes, evaluations and violations.
+
+    Args:
+        flow: the flow.
+        names: its tables.
+        first: true of one copy of each row, which is counted; None where each row is there once.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
+    op = F.col("op" if first is None else ROW_OP)
     columns = [F.count_if((F.col("part") == 0) & (F.col("schema_id") >= 0)).alias("changes")]
     for number, name in enumerate(names):
-        at = _at(name)
+        at = _at(name) if first is None else _at(name) & first
         columns += [F.count_if(at & (F.col(STATE) == state)).alias(f"{number}_{state}") for state in RowState]
-        columns.append(F.count_if(at & ~F.col("filtered") & F.col("op").isin("c", "u", "r")).alias(f"{number}_checked"))
+        columns.append(F.count_if(at & ~F.col("filtered") & op.isin("c", "u", "r")).alias(f"{number}_checked"))
         columns += [
             F.count_if(at & F.array_contains(VIOLATIONS, spec.check_name)).alias(f"{number}_violates_{position}")
             for position, spec in enumerate(row_checks(flow))
@@ -92,7 +101,7 @@ def reconcile(
         planned: what the source counted in the log.
         observed: what the pass observed.
         counts: rows by table and state, before sinks rejected any.
-        receipts: per sink the rows by table it was given, and its receipts.
+        receipts: per sink the rows by table it was given, each copy of one for itself, and its receipts.
 
     Raises:
         ReconciliationError: any two of them differ; names table and figures.
@@ -110,7 +119,7 @@ def reconcile(
                 confirmed[table] = confirmed.get(table, 0) + rows
             for row in receipt.rejected:
                 confirmed[row.table] = confirmed.get(row.table, 0) + 1
-                rejected[row.event_id] = row
+                rejected[row_id(flow, row.event_id)] = row
         _require_equal(flow, sink, given, confirmed)
     final = dict(counts)
     for row in rejected.values():

@@ -16,8 +16,8 @@ from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.plan import Plan
 from databus.rows.former_columns import former_columns_named
-from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE
+from databus.runtime.copies import first_of_row, taken_by
 from databus.runtime.counts import aggregates, sink_aggregates
 
 if TYPE_CHECKING:
@@ -38,16 +38,6 @@ class Dispatched:
     receipts: tuple[WriteReceipt, ...]
     observed: Mapping[str, int]
     given: Mapping[str, int]
-
-
-def taken_by(sink: Sink, spec: SinkSpec) -> Column:
-    """Return a Column that is true where a sink takes the row, by route and operation."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    routed = F.lit(False)
-    for pattern in spec.routes:
-        routed = routed | (F.lit(True) if pattern == "*" else F.col("route").rlike(java_regex(pattern)))
-    return routed & F.col("op").isin(*sorted(sink.accepts()))
 
 
 def writing_order(flow: Flow, plan: Plan, names: Collection[str]) -> list[str]:
@@ -75,6 +65,14 @@ def dispatch(
 ) -> Dispatched:
     """Write one sink's share of the rows and return what it confirmed; the rows are counted in the same pass.
 
+    Args:
+        flow: the flow.
+        plan: the batch's plan.
+        rows: checked, as `written_rows` gives them; a row is counted once, whatever copies of it are written.
+        sink: the sink and its spec.
+        names: tables that are counted.
+        splits: number of splits that were read.
+
     Raises:
         DatabusError: what the writer raised.
     """
@@ -84,7 +82,7 @@ def dispatch(
     spec, opened = sink
     mine = (F.col(STATE) == RowState.DISPATCHED) & taken_by(opened, spec)
     seen = Observation(f"{spec.sink_name}-{plan.batch}")
-    figures = (*aggregates(flow, names), *sink_aggregates(names, mine))
+    figures = (*aggregates(flow, names, first_of_row(flow)), *sink_aggregates(names, mine))
     counted = rows.observe(seen, *figures)
     with former_columns_named(f"sink {spec.sink_name}"):
         encoded = opened.encode(counted.where(mine), plan)

@@ -12,6 +12,7 @@ from databus.core.protocols.optional_sink import FollowingSink, PinningSink
 from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import KnownOutputs
 from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.tables.chosen_key import ChosenKey
 from databus.core.tables.schemas import TableSchema
 
 
@@ -21,16 +22,27 @@ def route_of(flow: Flow, table: TableSchema) -> str:
 
 
 def route_named(flow: Flow, name: str) -> str:
-    """Return the route of the rows of a table by its name, `database.table`."""
-    route = name
+    """Return the route of the rows of a table by its name, `database.table`; the first one where values choose."""
+    return routes_named(flow, name)[0]
+
+
+def routes_of(flow: Flow, table: TableSchema) -> tuple[str, ...]:
+    """Return all routes of a table's rows; several where a transform chooses by value."""
+    return routes_named(flow, table.full_name)
+
+
+def routes_named(flow: Flow, name: str) -> tuple[str, ...]:
+    """Return all routes of the rows of a table by its name, `database.table`."""
+    routes: tuple[str, ...] = (name,)
     for transform in flow.transforms:
-        route = transform.route(name, route)
-    return route
+        found = (transform.all_routes(name, route) for route in routes)
+        routes = tuple(dict.fromkeys(route for each in found for route in each))
+    return routes
 
 
 def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tuple[tuple[TableSchema, str], ...]:
-    """Return (table, route) of every table whose rows a sink takes."""
-    routed = ((table, route_of(flow, table)) for table in tables)
+    """Return (table, route) of every table whose rows a sink takes, for each route that they may have."""
+    routed = ((table, route) for table in tables for route in routes_of(flow, table))
     return tuple((table, route) for table, route in routed if takes(sink, route))
 
 
@@ -66,6 +78,32 @@ def reserved_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> It
             )
 
 
+def chosen_key(flow: Flow, table: TableSchema) -> ChosenKey | None:
+    """Return the key that a flow's transforms give the records of a table; None where it is the source's."""
+    found = [key for spec in flow.transforms if (key := spec.chosen_key(table.full_name)) is not None]
+    return found[-1] if found else None
+
+
+def refused_keys_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> Iterator[SinkSettingError]:
+    """Yield, for each such table, the error of a chosen key under which the sink takes no rows.
+
+    Args:
+        flow: the flow.
+        spec: the sink.
+        tables: as the flow's transforms leave them.
+    """
+    for table in dict.fromkeys(table for table, _ in outputs_of(flow, spec, tables)):
+        key = chosen_key(flow, table)
+        if key is not None and (problem := spec.key_problem(key)):
+            yield SinkSettingError(
+                f"sink {spec.sink_name} cannot take rows of {table.full_name} by the key {', '.join(key.columns)}: "
+                f"{problem}",
+                hint=f"Leave {table.full_name} out of `tables` of KeyBy or out of the sink's `routes`, or say "
+                "unique=True where no two rows share a key.",
+                code="sink_key_chosen",
+            )
+
+
 def lost_keys_in(
     flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema], stored: Sequence[TableSchema]
 ) -> Iterator[SinkSettingError]:
@@ -97,7 +135,7 @@ def lost_keys_in(
 def require_unreserved(
     flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema], stored: Sequence[TableSchema]
 ) -> None:
-    """Refuse columns whose names a sink gives members of its own, and key columns that its messages lack.
+    """Refuse columns whose names a sink keeps, key columns that its messages lack, and keys that it cannot take.
 
     Args:
         flow: the flow.
@@ -108,7 +146,8 @@ def require_unreserved(
     Raises:
         SinkSettingError: names the table and the columns.
     """
-    for error in (*reserved_in(flow, spec, tables), *lost_keys_in(flow, spec, tables, stored)):
+    lost = lost_keys_in(flow, spec, tables, stored)
+    for error in (*reserved_in(flow, spec, tables), *lost, *refused_keys_in(flow, spec, tables)):
         raise error
 
 

@@ -18,13 +18,16 @@ from databus.transforms.cast import Cast
 from databus.transforms.drop import DropColumns
 from databus.transforms.extract import Extract
 from databus.transforms.filter import Filter
+from databus.transforms.flatten import Flatten
 from databus.transforms.hash import Hash
+from databus.transforms.key_by import KeyBy
 from databus.transforms.lookup import Lookup
 from databus.transforms.mask import Mask
 from databus.transforms.project import Project
 from databus.transforms.python_function import PythonFunction
 from databus.transforms.rename import RenameColumns
 from databus.transforms.route import Route
+from databus.transforms.split import Split
 from databus.transforms.truncate import Truncate
 
 SPECS = [
@@ -36,6 +39,10 @@ SPECS = [
     Mask("a", keep_last=4),
     Hash("a", "b", tables=("x.y",)),
     Route({"shop.*": "shop"}, default="rest"),
+    Route(by="upper(region)", routes=("EU", "US"), moving="follow", tables=("shop.*",)),
+    KeyBy("a", "b", unique=True),
+    Split({"big": "a > 1", "all": "true"}, tables=("shop.*",)),
+    Flatten("doc", {"b.c": "INTEGER", "a": "string"}, prefix="doc_", delimiter=".", on_failure="null"),
     AddColumn({"tables": "upper(a)"}, b="a > 1", tables=("shop.*",)),
     Cast(a="INTEGER", b="Decimal(12, 2)", on_failure="null"),
     Truncate({"a": 100, "b": 4}),
@@ -149,3 +156,36 @@ def test_building_specs_loads_no_heavy_package() -> None:
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(Path(__file__).parents[3] / "include")}
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Route({"a": "b"}, by="region", routes=("eu",)),
+        lambda: Route(by="region"),
+        lambda: Route(by="region", routes=("eu", "eu")),
+        lambda: Route(by="region", routes=("eu",), default="rest"),
+        lambda: Route({"a": "b"}, moving="follow"),
+        lambda: Route(by="region", routes=tuple(map(str, range(17)))),
+        lambda: Route(by="after.region", routes=("eu",)),
+        lambda: Route(by="if(_op = 'd', 'eu', 'us')", routes=("eu", "us")),
+        lambda: Route(by="if(_ts_ms > 5, 'eu', 'us')", routes=("eu", "us")),
+        lambda: Split({"a": "before.v > 5"}),
+        lambda: Split({"": "true"}),
+        lambda: Split({"a": "_ts_ms > 5"}),
+        lambda: Flatten("doc", {"a[0]": "int"}),
+        lambda: Flatten("doc", {"a": "list"}),
+        lambda: Flatten("doc", {"a.b": "int", "a_B": "int"}),
+    ],
+)
+def test_what_says_no_place_or_column_is_refused(made: Callable[[], TransformSpec]) -> None:
+    with pytest.raises(ConfigError):
+        made()
+
+
+def test_a_route_by_value_is_stored_beside_former_ones() -> None:
+    assert Route({"a": "b"}).to_json() == {"kind": "route", "tables": ["*"], "mapping": {"a": "b"}, "default": None}
+    by = Route(by="a", routes=("b",))
+    assert (by.by_table, Route({"a": "b"}).by_table) == (False, True)
+    assert by.all_routes("shop.t", "shop.t") == ("b",)
+    assert Split({"b": "true", "a": "true"}, tables=("shop.*",)).all_routes("other.t", "x") == ("x",)

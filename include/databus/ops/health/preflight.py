@@ -31,7 +31,7 @@ from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.direct.required import lane_findings
 from databus.runtime.gap_notes import note_purged
-from databus.runtime.routing import outputs_of
+from databus.runtime.routing import chosen_key, outputs_of
 from databus.runtime.sink_outage.probe import AWAY
 from databus.runtime.snapshot_turns import begins_with_rows
 from databus.runtime.tables.missing_tables import MissingTables
@@ -57,7 +57,9 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         found = list(sink.preflight())
         if isinstance(sink, JudgingSink) and all(finding.level is not Level.ERROR for finding in found):
             try:
-                found += sink.judge(outputs_of(flow, spec, captured))
+                outputs = outputs_of(flow, spec, captured)
+                found += sink.judge(outputs)
+                found += _shared_keys(flow, sink, outputs)
             except SinkError as error:  # no right to look at the outputs is none that a run needs
                 found.append(Finding.of(f"{_conn(spec.conn_ids())}: outputs", error, Level.WARN))
         return found
@@ -82,6 +84,24 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     removed = [_removed(flow, services, name) for name in behind if name not in parts]
     unpacked = missing_beside(flow, services.settings)
     return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed, *unpacked, *lane_findings(flow)]
+
+
+def _shared_keys(flow: Flow, sink: JudgingSink, outputs: Sequence[tuple[TableSchema, str]]) -> list[Finding]:
+    """Return an error for each compacted topic of rows that share keys which a transform chose."""
+    found = []
+    for table, route in outputs:
+        key = chosen_key(flow, table)
+        if key is None or key.unique:
+            continue
+        message = (
+            f"rows of {table.full_name} share the key {', '.join(key.columns)}, and the topic is compacted: it keeps "
+            "the last row of each key alone"
+        )
+        hint = "Send them to a topic that is not compacted, or say KeyBy(unique=True) where no two rows share a key."
+        compacted = sink.judge([(replace(table, primary_key=()), route)])
+        told = {"level": Level.ERROR, "message": message, "hint": hint, "code": "sink_key_chosen"}
+        found += [replace(each, **told) for each in compacted]  # type: ignore[arg-type] # as a Finding has them
+    return found
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:

@@ -10,6 +10,7 @@ from databus.core.batches.counts import SinkCounts, by_sink
 from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.events import RowState
+from databus.core.trace import row_of_copy
 from databus.records.quarantine import HeldRow, HeldState, Identity
 from databus.runtime.beside.replay import ReplayOutcome
 
@@ -101,6 +102,7 @@ def beside(found: Sequence[HeldRow], states: Mapping[Identity, HeldState], done:
 def tally(states: Mapping[Identity, HeldState], again: Sequence[RejectedRow]) -> Counter[HeldState]:
     """Count rows by what became of them; one that a check had held and a sink refuses now is held, by a new entry."""
     new = {row.event_id for row in again if states.get((row.event_id, row.stage)) != HeldState.HELD}
+    new |= {row_of_copy(event_id) for event_id in new}
     return Counter(HeldState.HELD if event_id in new else state for (event_id, _), state in states.items())
 
 

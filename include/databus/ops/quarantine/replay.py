@@ -39,7 +39,7 @@ from databus.records.quarantine import OTHERWISE, HeldRow, HeldRows, HeldState, 
 from databus.runtime.beside.look import looking
 from databus.runtime.beside.replay import ROWS_GONE, ReplayOutcome, pinned_sinks, reopened, replay
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
-from databus.runtime.routing import route_named, takes
+from databus.runtime.routing import routes_named, takes
 from databus.runtime.takeover.closing import close_for_good, close_unwritten, open_again
 from databus.runtime.takeover.forgotten_markers import recall
 
@@ -208,8 +208,11 @@ class _Replays:
     def _sinks_of(self, taken: Sequence[HeldRow], names: Collection[str]) -> dict[str, list[str]]:
         """Return table → those of some sinks that take its rows."""
         specs = [self.session.sink_spec(name) for name in sorted(names)]
-        routes = {row.table: route_named(self._flow, row.table) for row in taken}
-        return {table: [spec.sink_name for spec in specs if takes(spec, route)] for table, route in routes.items()}
+        routes = {row.table: routes_named(self._flow, row.table) for row in taken}
+        return {
+            table: [spec.sink_name for spec in specs if any(takes(spec, route) for route in found)]
+            for table, found in routes.items()
+        }
 
     def _run(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows: `marked` is the plan over the range that they come from, which writers get."""

@@ -13,7 +13,7 @@ from databus.ops.runs.preview import snapshot_text
 from databus.runtime import check, counts
 from databus.runtime.beside.look import looking
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.dispatch import taken_by
+from databus.runtime.copies import any_taken_by, first_of_row, taken_by, written_rows
 from databus.runtime.read import read
 from databus.runtime.transform import transform
 
@@ -66,10 +66,10 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
         rows, _ = read(session, planned)
         taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         anywhere = F.lit(False)
-        for column in taken.values():
-            anywhere = anywhere | column
-        checked = check.check(flow, transform(flow, rows, planned), anywhere)
-        columns = counts.aggregates(flow, names)
+        for name, sink in session.sinks.items():
+            anywhere = anywhere | any_taken_by(flow, sink, session.sink_spec(name))
+        checked = written_rows(flow, check.check(flow, transform(flow, rows, planned), anywhere))
+        columns = counts.aggregates(flow, names, first_of_row(flow))
         for position, column in enumerate(taken.values()):
             mine = (F.col(check.STATE) == "dispatched") & column
             columns += [c.alias(f"{position}s{n}") for n, c in enumerate(counts.sink_aggregates(names, mine))]

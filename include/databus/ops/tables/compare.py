@@ -51,7 +51,7 @@ from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
-from databus.runtime.routing import lost_keys_in, outputs_of, reserved_in, route_of, takes
+from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -197,11 +197,12 @@ class _ServerTables:
                 yield from (lack.finding for lack in self._unknown(asked, left))
 
     def _in_clear(self, changes: FrameChanges) -> Iterator[Finding]:
-        """Warn of columns whose values show one that is hidden behind them; it may be meant so."""
+        """Warn of columns and keys whose values show one that is hidden behind them; it may be meant so."""
         for table, name, leaf in computed_in_clear(changes, self._hidden):
+            what = f"column {name}" if name else "the records' key"
             by = self._hidden.hides(table.full_name, leaf) or "a later transform"
-            message = f"column {name} is computed from {leaf} in clear: {by} stands behind it"
-            hint = f"Put what hides {leaf} first, or leave it so where {name} is to show it."
+            message = f"{what} is computed from {leaf} in clear: {by} stands behind it"
+            hint = f"Put what hides {leaf} first, or leave it so where {what} is to show it."
             yield Finding(f"transforms of {table.full_name}", Level.WARN, message, hint, "hidden_column_computed")
 
     def _left_by(
@@ -281,7 +282,7 @@ class _ServerTables:
             if not spec.needs_key:
                 continue
             for table in self._told:
-                if not table.primary_key and takes(spec, route_of(self._flow, table)):
+                if not table.primary_key and outputs_of(self._flow, spec, (table,)):
                     message = f"table {table.full_name} has no primary key, and the sink keeps rows by their key"
                     hint = (
                         f"Give {table.full_name} a primary key, take it out by `exclude_tables` of the source, "
@@ -291,7 +292,7 @@ class _ServerTables:
                     yield self._of_table(table, f"sink {spec.sink_name}", message, hint, NO_KEY, wanted)
 
     def _reserved(self) -> Iterator[Finding]:
-        """Name columns that sinks take for members of their own, and key columns that messages lack.
+        """Name columns that sinks take for members of their own, key columns that messages lack, and refused keys.
 
         The batch that comes to such a table is refused.
         """
@@ -299,7 +300,8 @@ class _ServerTables:
         tables = written_tables(self._flow, self._told, compared=True)
         for spec in self._flow.sinks:
             lost = lost_keys_in(self._flow, spec, tables, self._told)
-            for error in (*reserved_in(self._flow, spec, tables), *lost):
+            refused = refused_keys_in(self._flow, spec, tables)
+            for error in (*reserved_in(self._flow, spec, tables), *lost, *refused):
                 yield Finding.of(f"sink {spec.sink_name}", error, level)
 
     def _lost(self) -> Iterator[Finding]:

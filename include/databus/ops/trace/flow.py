@@ -27,6 +27,7 @@ from databus.core.trace import (
     in_log,
     log_of,
     of_event_id,
+    row_of_copy,
 )
 from databus.ops.trace.batches import BatchFinder, by_log, generation_of
 from databus.ops.trace.journey import Journey
@@ -256,11 +257,14 @@ class FlowTrace:
             told.append("a snapshot read it: no event of the log has it")
         elif batches and not (change.event_id and change.file):
             rows = self._rows(batches[0], asked.plus(change), told) or []
-            rows = [r for r in rows if change.key in (None, r.key) and change.event_id in ("", r.event_id)]
+            of_row = row_of_copy(change.event_id)
+            rows = [r for r in rows if of_row == r.event_id or (not of_row and change.key in (None, r.key))]
             change = change.plus(rows[-1]) if rows else change
         seen = [*seen, *self._sinks.documents(change, batches, {s.sink for s in seen})]
         if change.event_id:
-            held = self._held_back([change.event_id])[change.event_id]
+            ids = dict.fromkeys((row_of_copy(change.event_id), change.event_id))
+            found = self._held_back(list(ids))
+            held = [row for event_id in ids for row in found[event_id]]
             told += [f"held back by {row['stage']}: {row['cause']} (quarantine, batch {row['batch']})" for row in held]
             if not seen and not held and batches:
                 told.append("no sink shows it: it was filtered, or is not kept there any more")
@@ -299,8 +303,9 @@ class FlowTrace:
         if isinstance(rows, SourceError):
             notes.append(f"the log: {rows.message}")
             return None
+        event_id = row_of_copy(wanted.event_id)
         return [
             row
             for row in rows
-            if self.table in ("", row.table) and wanted.event_id in ("", row.event_id) and wanted.key in (None, row.key)
+            if self.table in ("", row.table) and event_id in ("", row.event_id) and wanted.key in (None, row.key)
         ]

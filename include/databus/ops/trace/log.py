@@ -9,7 +9,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import OffsetRange
 from databus.core.settings import Settings
-from databus.core.trace import Change, log_number
+from databus.core.trace import Change, log_number, row_of_copy
 from databus.records.batch_record import BatchRecord
 from databus.runtime.beside.look import look
 
@@ -59,7 +59,7 @@ def _is(change: Change, wanted: Change, found: list[Change]) -> bool:
     if wanted.gtid:
         return change.gtid == wanted.gtid
     if wanted.position is None or change.position is None:
-        return wanted.event_id == change.event_id
+        return row_of_copy(wanted.event_id) == change.event_id
     if found:
         return (change.file, change.position) == (found[0].file, found[0].position)
     theirs, mine = (c.file.rpartition(".")[2] for c in (wanted, change))

@@ -36,11 +36,14 @@ class Query:
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GTID = rf"(?:{_UUID}(?::[a-z_][a-z0-9_]{{0,31}})?:\d+|\d+-\d+-\d+)"
+_COPY = r"(?:\.\d+)?"
 _FORMS = (
     (Kind.GTID, re.compile(_GTID)),
     (
         Kind.EVENT,
-        re.compile(rf"(?:log\d+/)?(?:{_GTID}:\d+:[01]|snapshot-\d+-\d+-\d+:\d+:0)|.+:.+\.\d{{6,}}:\d+:\d+:[01]"),
+        re.compile(
+            rf"(?:log\d+/)?(?:{_GTID}:\d+:[01]{_COPY}|snapshot-\d+-\d+-\d+:\d+:0{_COPY})|.+:.+\.\d{{6,}}:\d+:\d+:[01]{_COPY}"
+        ),
     ),
     (Kind.POSITION, re.compile(r"[^:/]+\.\d{6,}:\d+")),
     (Kind.RECORD, re.compile(r"[A-Za-z0-9._-]+:\d+:\d+")),

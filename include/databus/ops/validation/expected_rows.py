@@ -23,11 +23,11 @@ from databus.rows.former_columns import former_columns_named
 from databus.rows.violation_bits import MARKS
 from databus.runtime import check
 from databus.runtime.context import FlowSession
+from databus.runtime.copies import any_taken_by, taken_by, written_rows
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import holding, image_marks
 from databus.runtime.direct.row_counts import held_back
-from databus.runtime.dispatch import taken_by
 from databus.runtime.read import read, splits_of
 from databus.runtime.routing import route_of, takes
 from databus.runtime.transform import transform
@@ -131,10 +131,10 @@ class FlowPath:
 
         session = replace(self._session, spark=self._spark())
         rows, _ = read(session, planned)
-        taken = taken_by(self._sink, self._spec)
-        checked = check.check(session.flow, transform(session.flow, rows, planned), taken)
+        anywhere, taken = any_taken_by(session.flow, self._sink, self._spec), taken_by(self._sink, self._spec)
+        checked = check.check(session.flow, transform(session.flow, rows, planned), anywhere)
         for state in (RowState.DISPATCHED, RowState.QUARANTINED):
-            mine = checked.where((F.col(check.STATE) == state) & taken)
+            mine = written_rows(session.flow, checked.where((F.col(check.STATE) == state) & anywhere)).where(taken)
             with former_columns_named(f"sink {self._spec.sink_name}"):
                 encoded = self._sink.encode(mine, self._plan(planned))
             # Spark Connect brings no null of type VARIANT over, and what the sink gets of a row is text by now.

@@ -18,7 +18,7 @@ from databus.ops.validation.result import DeletedKeys, Difference, ExtraKey, Sin
 from databus.ops.validation.sink_keys import Key, SinkKeys
 from databus.transforms.filter import Filter
 
-FILTERED = "of a flow that filters rows: nothing tells whether it would send such a row"
+FILTERED = "of a flow that filters rows, or routes them by value: nothing tells whether it would send such a row"
 HIDDEN = "that may be of tables which the flow's patterns mean and the account is not shown"
 OTHERS = "of another flow or table, as the records say"
 UNSAID = 'that do not say of which table they are (only envelope="debezium" and ids="table_key" do)'
@@ -137,7 +137,8 @@ def _why(keys: SinkKeys, each: Difference, row_key: str) -> str:
 
 
 def _filters(flow: Flow) -> bool:
-    return bool(getattr(flow.source, "row_filters", ())) or any(isinstance(t, Filter) for t in flow.transforms)
+    leaves_out = any(isinstance(each, Filter) or each.most_copies > 1 for each in flow.transforms)
+    return leaves_out or bool(getattr(flow.source, "row_filters", ()))
 
 
 def _condition(flow: Flow, table: str, keys: Sequence[str], schemas: Mapping[str, TableSchema]) -> str:

@@ -26,7 +26,7 @@ from databus.ops.validation.sink_comparison import ComparedSink
 from databus.ops.validation.table_reads import TableReads
 from databus.runtime.beside.look import looking
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
-from databus.runtime.routing import route_of, takes
+from databus.runtime.routing import chosen_key, outputs_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def validate(
         rows, seconds = 0, 0.0
         resting = rests(flow, services.store)
         for spec in specs:
-            mine = tuple(name for name in tables if takes(spec, route_of(flow, _table(name))))
+            mine = tuple(name for name in tables if outputs_of(flow, spec, (_table(name),)))
+            _require_own_keys(flow, spec, mine)
             reads = TableReads(source, FlowPath(session, spec, spark), flow.batching)
             wait = CheckpointWait(flow.name, services.store, source, spec.sink_name, request.wait_s, resting)
             sink = session.every_sink[spec.sink_name]
@@ -126,7 +127,7 @@ def _not_compared(
 ) -> dict[str, frozenset[str]]:
     """Return the sinks that hold state and are not compared → tables whose rows they take."""
     return {
-        spec.sink_name: frozenset(name for name in tables if takes(spec, route_of(flow, _table(name))))
+        spec.sink_name: frozenset(name for name in tables if outputs_of(flow, spec, (_table(name),)))
         for spec in flow.sinks
         if spec not in compared and isinstance(session.every_sink[spec.sink_name], ValidatedSink)
     }
@@ -152,6 +153,21 @@ def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[Sin
     return found
 
 
+def _require_own_keys(flow: Flow, spec: SinkSpec, tables: Sequence[str]) -> None:
+    """Refuse a sink that has rows under other keys than the source's.
+
+    Raises:
+        ConfigError: names the table and its key.
+    """
+    for name in tables:
+        if (key := chosen_key(flow, _table(name))) is not None:
+            raise ConfigError(
+                f"flow {flow.name}: sink {spec.sink_name} has rows of {name} by the key {', '.join(key.columns)}, and "
+                "rows are compared by the source's primary key",
+                hint="Compare another sink by --sink, or tables without a KeyBy by --table.",
+            )
+
+
 def _tables(flow: Flow, known: Mapping[str, TableProgress], wanted: Sequence[str]) -> tuple[str, ...]:
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigError(
@@ -167,10 +183,10 @@ def _outputs(
     """Return output → all of the flow's tables whose rows go there, of the outputs of some tables."""
     by_output: dict[str, list[str]] = defaultdict(list)
     for name in known:
-        route = route_of(flow, _table(name))
-        output = spec.output_of(_table(name), route, flow.name) if takes(spec, route) else None
-        if output is not None:
-            by_output[output].append(name)
+        for table, route in outputs_of(flow, spec, (_table(name),)):
+            output = spec.output_of(table, route, flow.name)
+            if output is not None and name not in by_output[output]:
+                by_output[output].append(name)
     return {output: tuple(names) for output, names in by_output.items() if not set(names).isdisjoint(tables)}
 
 

@@ -17,11 +17,25 @@ from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, s
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.holding import Holding
 from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
+from databus.rows.frames.places import PLACES, ROUTES_NOW, ROUTES_WAS
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
 
 _FATE = "fate"
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """Chosen key of a table's records.
+
+    Attributes:
+        fields: its columns, as they were when it was chosen.
+        clear: stored names of the columns whose values no transform had hidden by then.
+    """
+
+    fields: tuple[Field, ...]
+    clear: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,8 @@ class FrameChanges:
             met it.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
+        keys: schema_id → the key that a transform chose for the table's records; others have the source's.
+        by_value: whether rows have the columns of `places.PLACES`: a transform chose routes or keys by value.
     """
 
     rows: Any
@@ -47,6 +63,8 @@ class FrameChanges:
     steps: tuple[Condition | Holding, ...] = ()
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
+    by_value: bool = False
+    keys: Mapping[int, RowKey] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> FrameChanges:
@@ -204,8 +222,31 @@ class FrameChanges:
         return replace(self, steps=(*self.steps, condition))
 
     def with_route(self, route: Any) -> FrameChanges:
-        """Set the route of every row to a string Column."""
-        return replace(self, rows=self.rows.withColumn("route", route))
+        """Set the route of rows to a string Column; NULL leaves it as it is."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = {"route": F.coalesce(route, "route")}
+        if self.by_value:
+            columns |= {name: F.when(route.isNull(), F.col(name)) for name in (ROUTES_NOW, ROUTES_WAS)}
+        return replace(self, rows=self.rows.withColumns(columns))
+
+    def with_places(self, values: Mapping[str, Any]) -> FrameChanges:
+        """Give rows the places that they have by value: columns of `databus.rows.frames.places.PLACES`.
+
+        Args:
+            values: column → Column of its type, of a row as it is and as it was; NULL leaves it as it is.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = {}
+        for name, kind in PLACES.items():
+            former = F.col(name) if self.by_value else F.lit(None).cast(kind)
+            columns[name] = F.coalesce(values[name], former) if name in values else former
+        return replace(self, rows=self.rows.withColumns(columns), by_value=True)
+
+    def with_key(self, schema: TableSchema, key: RowKey) -> FrameChanges:
+        """Note the key that is chosen for records of one table."""
+        return replace(self, keys={**self.keys, schema.schema_id: key})
 
     def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
@@ -278,7 +319,7 @@ class FrameChanges:
             return self
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return FrameChanges(rows, self.tables, fields, hidden=self.hidden)
+        return FrameChanges(rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value, keys=self.keys)
 
     def _rebuilt(self, image: str) -> str:
         cases = "".join(

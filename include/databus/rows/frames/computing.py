@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.changes import FrameChanges, RowKey
 from databus.rows.frames.computed import ADDED, Computed, computed_column
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression, parse_expression
 from databus.rows.frames.expression_type import expression_type
@@ -134,13 +134,23 @@ def with_computed(
     return changes.with_fields(schema, list(fields))
 
 
+def key_of(changes: FrameChanges, schema: TableSchema, fields: Sequence[Field]) -> RowKey:
+    """Return a key of columns of one table, as they are now."""
+    return RowKey(tuple(fields), _clear(changes, schema, fields))
+
+
 def computed_in_clear(changes: FrameChanges, hidden: Hidden) -> Iterator[tuple[TableSchema, str, str]]:
-    """Yield (table, column, input) of columns that are computed in clear from one that is hidden only behind them."""
+    """Yield (table, column, input) of columns that are computed in clear from one that is hidden only behind them.
+
+    The column is "" where it is a key that was chosen for records of the table.
+    """
     for table in changes.tables:
         sources = hidden.concealed.get(table.schema_id, set())
         for each in changes.fields[table.schema_id]:
             if each.computed is not None and each.source not in sources:
                 yield from ((table, each.column.name, leaf) for leaf in sorted(each.computed.clear & sources))
+        if (key := changes.keys.get(table.schema_id)) is not None:
+            yield from ((table, "", leaf) for leaf in sorted(key.clear & sources))
 
 
 def _stored_name(name: str, fields: Iterable[Field]) -> str:

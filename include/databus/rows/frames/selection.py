@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import TableSchema
@@ -32,6 +33,16 @@ def java_regex(pattern: str) -> str:
         escaped = character == "\\" and not escaped
         translated.append(character)
     return "^" + "".join(translated) + r"\z"  # rlike searches rather than matches, and Python's `\Z` is Java's `\z`
+
+
+def named(patterns: Sequence[str]) -> Any:
+    """Return a boolean Column, true of rows whose table matches by its name, statements too."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+    table, found = F.concat_ws(".", "database", "table"), F.lit(False)
+    for pattern in patterns:
+        found |= table.rlike(java_regex(pattern))
+    return found
 
 
 def selected(changes: FrameChanges, patterns: Sequence[str]) -> Iterator[TableSchema]:

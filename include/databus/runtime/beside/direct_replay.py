@@ -173,7 +173,8 @@ def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mappin
             sent = gathered(name, session.slots.run(task, plan.sinks[name].slots))
         require_confirmed(flow, name, sent)
         done.append(sent)
-    return outcome_of(found.state, found.table, takes, done, found.held)
+    dispatched = {event: found.table[event] for event, ends in found.state.items() if ends == RowState.DISPATCHED}
+    return outcome_of(flow, found.state, dispatched, takes, done, found.held)
 
 
 def _chosen(splits: Sequence[DirectSplit], events: Mapping[str, str] | frozenset[str]) -> tuple[ChosenSplit, ...]:

@@ -20,7 +20,8 @@ from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.trace import chunk_of
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
-from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by
+from databus.runtime.copies import any_taken_by, row_id, taken_by, written_rows
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark.errors import engine_errors
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 ROWS_GONE = "quarantine_rows_gone"
 """Code of the error for rows that the range which held them does not hold any more."""
 
-_OF_LOG = "The log was changed, or the flow's tables or row filters no longer cover them: discard them."
+_OF_LOG = (
+    "The log was changed, or the flow's tables, row filters or routes by value no longer make them: discard them, or "
+    "put the former definition back."
+)
 _OF_SNAPSHOT = (
     "A snapshot read rows snapshot-…, and no event of the log has them: `databus snapshot begin` with --table and "
     "--where reads their keys again; then discard these."
@@ -140,29 +144,41 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         rows, splits = read(session, source)
         changes = transform(flow, rows, source)
         require_again(session, source, changes)
-        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         anywhere = F.lit(False)
-        for column in taken.values():
-            anywhere = anywhere | column
-        checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(wanted)))
+        for name, sink in session.sinks.items():
+            anywhere = anywhere | any_taken_by(flow, sink, session.sink_spec(name))
+        entries: dict[str, list[str]] = {}
+        for event_id in wanted:
+            entries.setdefault(row_id(flow, event_id), []).append(event_id)
+        checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(entries)))
+        written = written_rows(flow, checked)
         table = F.concat_ws(".", "database", "table").alias("name")
+        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         mine = [column.alias(f"to_{number}") for number, column in enumerate(taken.values())]
-        looked = checked.select("event_id", check.STATE, table, *mine)
-        found = looked.collect()
-        state = {row["event_id"]: row[check.STATE] for row in found}
+        found = written.select("event_id", check.STATE, table, *mine).collect()
+        meant = {row["event_id"]: _meant(flow, row, entries) for row in found}
+        state = {event_id: row[check.STATE] for row in found for event_id in meant[row["event_id"]]}
         require_all(flow, source, wanted, state)
         done, names = [], counts.table_names(source)
         takes: dict[str, frozenset[str]] = {}
         for number, (name, sink) in enumerate(session.sinks.items()):
-            ids = {row["event_id"] for row in found if row[f"to_{number}"] and wanted[row["event_id"]] in (CHECK, name)}
-            takes[name] = frozenset(ids)
-            share: DataFrame = checked.where(F.col("event_id").isin(*sorted(ids)) if ids else F.lit(False))
+            given = {
+                row["event_id"]: [event_id for event_id in meant[row["event_id"]] if wanted[event_id] in (CHECK, name)]
+                for row in found
+                if row[f"to_{number}"]
+            }
+            takes[name] = frozenset(event_id for entries in given.values() for event_id in entries)
+            sent_ids = sorted(event_id for event_id, entries in given.items() if entries)
+            share: DataFrame = written.where(F.col("event_id").isin(*sent_ids) if sent_ids else F.lit(False))
             renamed: Any = _ReplaySink(sink, live, plan)
             sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
             require_confirmed(flow, name, sent)
             done.append(sent)
         held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()
-    return outcome_of(state, {row["event_id"]: str(row["name"]) for row in found}, takes, done, held)
+        held = tuple(replace(row, event_id=event_id) for row in held for event_id in meant[row.event_id])
+    dispatched = (row for row in found if row[check.STATE] == RowState.DISPATCHED)
+    names_of = {row_id(flow, row["event_id"]): str(row["name"]) for row in dispatched}
+    return outcome_of(flow, state, names_of, takes, done, held)
 
 
 def require_all(flow: Flow, source: SourcePlan, wanted: Mapping[str, str], state: Mapping[str, str]) -> None:
@@ -193,8 +209,9 @@ def require_confirmed(flow: Flow, name: str, sent: Dispatched) -> None:
 
 
 def outcome_of(
+    flow: Flow,
     state: Mapping[str, str],
-    table: Mapping[str, str],
+    dispatched: Mapping[str, str],
     takes: Mapping[str, frozenset[str]],
     done: Sequence[Dispatched],
     held: Sequence[RejectedRow],
@@ -202,18 +219,29 @@ def outcome_of(
     """Return the outcome of a replay.
 
     Args:
+        flow: the flow.
         state: event id → where the row ends.
-        table: event id → its table's name.
+        dispatched: event id of each row that is dispatched → its table's name; a row with copies stands once.
         takes: sink → event ids that it takes.
         done: what each sink was given and confirmed.
         held: rows that checks hold back again.
     """
     receipts = tuple(r for sent in done for r in sent.receipts)
     rejected = (*held, *(row for r in receipts for row in r.rejected))
-    observed = Counter(table[event] for event, ends in state.items() if ends == RowState.DISPATCHED)
+    observed = Counter(dispatched.values())
     refused: dict[str, set[str]] = {}
     for row in (row for r in receipts for row in r.rejected):
-        refused.setdefault(row.table, set()).add(row.event_id)
+        refused.setdefault(row.table, set()).add(row_id(flow, row.event_id))
     lost = {name: len(refused.get(name, ())) for name in observed}
     tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
     return ReplayOutcome(state, takes, rejected, receipts, tables)
+
+
+def _meant(flow: Flow, row: Mapping[str, Any], entries: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the held entries that a row or copy answers: its own, that of its whole row, of a row those of its copies.
+
+    A row that is dispatched and has no copies now does not answer for a copy that it had.
+    """
+    event_id, whole = row["event_id"], row_id(flow, row["event_id"])
+    copies_too = event_id == whole and row[check.STATE] != RowState.DISPATCHED
+    return [each for each in entries[whole] if each in (event_id, whole) or copies_too]

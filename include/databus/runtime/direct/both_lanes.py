@@ -17,10 +17,11 @@ from databus.core.protocols.optional_sink import FormEncoder, ImageEncoder
 from databus.core.state.plan import SourcePlan
 from databus.rows.former_columns import former_columns_named
 from databus.runtime.check import STATE
+from databus.runtime.copies import taken_by
 from databus.runtime.counts import aggregates, sink_aggregates, table_names
 from databus.runtime.direct.lane import DirectTasks, gathered, held_by_sink
 from databus.runtime.direct.task import DirectTask
-from databus.runtime.dispatch import Dispatched, log_order, observation, taken_by, writing_order
+from databus.runtime.dispatch import Dispatched, log_order, observation, writing_order
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
 from databus.sources.split_of_tables import SplitOfTables, of_tables

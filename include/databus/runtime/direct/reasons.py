@@ -43,14 +43,14 @@ def refusal(flow: Flow) -> str:
     """Say why a flow's definition alone leaves it to Spark's lane, "" where it does not.
 
     The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms for all
-    tables can be compiled, and every sink encodes text.
+    tables can be compiled, and every sink encodes text. One that makes several rows of one leaves no table to it.
     """
     if flow.lane == "spark":
         return 'lane="spark" says so'
     if not flow.source.direct:
         return f"source {flow.source.kind} has rows for Spark alone"
     for transform in flow.transforms:
-        if not transform.compilable() and not _leaves_tables_alone(transform):
+        if not transform.compilable() and (transform.most_copies > 1 or not _leaves_tables_alone(transform)):
             return _by_spark(transform)
     for sink in flow.sinks:
         if not sink.direct:

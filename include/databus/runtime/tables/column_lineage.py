@@ -95,9 +95,14 @@ class _Walk:
 
     def fields(self, sink: SinkSpec, table: TableSchema) -> Iterator[FieldLineage]:
         """Yield the fields of a sink's output that come from a table, its record key's first."""
-        for name in table.primary_key:
+        key = self._changes.keys.get(table.schema_id)
+        for name in table.primary_key if key is None else ():
             for shown, step in sink.key_fields(name):
                 yield FieldLineage(shown, name, (ColumnStep(step),) if step else ())
+        for field in key.fields if key is not None else ():
+            for shown, step in sink.key_fields(field.column.name):
+                for column, steps in self._paths_of(table.schema_id, field):
+                    yield FieldLineage(shown, column, (*steps, *((ColumnStep(step),) if step else ())))
         for field in self._changes.fields[table.schema_id]:
             for shown in sink.image_fields(field.column.name):
                 for column, steps in self._paths_of(table.schema_id, field):

@@ -20,6 +20,7 @@ from databus.sinks.kafka.message_options import MessageOptions
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
     from databus.core.state.plan import SinkPlan
+    from databus.core.tables.chosen_key import ChosenKey
     from databus.core.tables.schemas import TableSchema
     from databus.sinks.kafka.tracing import TopicReader
 
@@ -112,6 +113,14 @@ class Kafka(MessageOptions):
     @classmethod
     def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
         return allowed(value, "producer")
+
+    def key_problem(self, key: ChosenKey) -> str:
+        """Return why the sink cannot take rows under a chosen key: several may share it."""
+        if key.unique:
+            return ""
+        if "compact" in self.topic_config.get("cleanup.policy", ""):
+            return "topic_config compacts the topic, which keeps the last row alone of those that share a key"
+        return "tombstones=True would let the delete of one row end all that share its key" if self.tombstones else ""
 
     @model_validator(mode="after")
     def _ddl_has_an_envelope(self) -> Kafka:

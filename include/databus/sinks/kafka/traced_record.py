@@ -103,7 +103,7 @@ def is_other(message: Message, selector: ChangeSelector) -> bool:
     """Return whether a record is another, by its headers and a look at its bytes: most of a batch are not."""
     told = _of_headers(_headers(message))
     if selector.event_ids:
-        return bool(told.event_id) and told.event_id not in selector.event_ids
+        return bool(told.event_id) and not selector.names(told.event_id)
     if selector.gtid and told.gtid:
         return told.gtid != selector.gtid
     value = message.value()

@@ -80,6 +80,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A transform cuts a column that is no CHAR, VARCHAR, TEXT, BINARY, VARBINARY or BLOB.",
         "Cast it to string before, or leave it out.",
     ),
+    "key_column_type": ErrorEntry(
+        "A KeyBy names a FLOAT, DOUBLE or JSON column, of which equal values may have several texts.",
+        "Cast it to decimal or string before, or choose another column.",
+    ),
     "lookup_key": ErrorEntry(
         "A Lookup goes by a column whose values have more than one text (decimals, floats, times, bytes), or has a key "
         "that no value of its column equals.",

@@ -99,6 +99,12 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A table without a primary key is to be indexed, so its rows have no document id.",
         "Leave it out of the source or of the sink's routes, or add a primary key to it.",
     ),
+    "sink_key_chosen": ErrorEntry(
+        "A KeyBy gives rows a key under which a sink cannot take them: search keeps rows by the source's key, and in a "
+        "compacted topic, or behind a tombstone, rows that share a key end together.",
+        "Leave the table out of the KeyBy or the sink's routes; of Kafka set tombstones=False and no compaction, or "
+        "KeyBy(unique=True) where no two rows share a key.",
+    ),
     "sink_order_lost": ErrorEntry(
         "A backfill would write rows that count as newer than those from a former server.",
         "Replay them beside the live outputs, under a suffix of their own.",

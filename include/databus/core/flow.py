@@ -136,6 +136,16 @@ class Flow(Spec):
             raise ValueError("alerts may hold one AlertWhen")
         return self
 
+    @model_validator(mode="after")
+    def _transactions_are_the_sources(self) -> Flow:
+        for sink in self.sinks:
+            if (option := sink.needs_transactions()) and not self.source.transactional:
+                raise ValueError(
+                    f"sink {sink.sink_name}: {option} tells where transactions begin and end, and source "
+                    f"{self.source.kind} has none"
+                )
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON from which the registry rebuilds an equal flow."""
         return {

@@ -173,7 +173,7 @@ def test_what_is_refused(options: dict[str, Any], said: str) -> None:
 
 def test_a_source_without_transactions_is_refused() -> None:
     sink = Kafka(conn_id="k", transaction_topic=TOPIC)
-    with pytest.raises(ConfigError, match="sink kafka: transaction_topic .* source kafka has none"):
+    with pytest.raises(ConfigError, match=r"sink kafka: transaction_topic .* source kafka has none"):
         Flow(name="f", source=KafkaTopics(conn_id="k", topics=("t",)), sinks=(sink,))
 
 
@@ -183,7 +183,7 @@ def test_rows_that_go_to_the_topic_of_transactions_are_refused() -> None:
         "cdc.shop.orders": "cdc.shop.orders",
         "cdc.f.t": "cdc.f.t",
     }
-    with pytest.raises(SinkSettingError, match="would share topic 'cdc.f.t'"):
+    with pytest.raises(SinkSettingError, match=r"would share topic .cdc\.f\.t."):
         planned_topics(sink, {"cdc.f.t": "cdc.f.t"}, "f")
 
 

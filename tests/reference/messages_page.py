@@ -15,7 +15,7 @@ from databus.kafka.selection import HEARTBEATS
 from databus.rows import flags
 from databus.sinks.envelope import schema
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
-from tests.reference.made_messages import Message, as_json, images, messages
+from tests.reference.made_messages import Message, as_json, boundaries, images, messages
 from tests.reference.markdown import plain
 from tests.reference.message_types import CHANGES, INVALID, MYSQL
 from tests.unit.formats.debezium_differences import KNOWN, OF_SOURCE
@@ -41,6 +41,7 @@ def text() -> str:
         "maxwell_row": ["```", messages("orders", envelope="maxwell")[1].shown(), "```"],
         "canal_row": ["```", messages("orders", envelope="canal")[1].shown(), "```"],
         "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],
+        "transaction_messages": ["```", "\n\n".join(m.shown() for m in boundaries("orders")), "```"],
         "flags": _flags(),
         "flagged": _flagged(),
         "heartbeats": [HEARTBEATS],

@@ -30,7 +30,7 @@ def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:
     from pyspark.sql import functions as f
 
     pinned = plan.sinks[spec.sink_name]
-    columns = rows.columns
+    columns = rows.columns if spec.transaction_topic else ()  # a question to the server, with Spark Connect
     transaction = transaction_member(columns) if spec.transaction_topic else None
     value = envelope.debezium(plan, transaction=transaction) if spec.envelope == "debezium" else envelope.row()
     deleted = f.col("op") == f.lit(Op.DELETE.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from databus.core.events import END
 
@@ -13,8 +13,7 @@ BEGIN_ORDINAL, END_ORDINAL = -1, 1 << 62
 """Ordinals of a transaction's boundaries: before its rows, and behind them."""
 
 
-@dataclass(frozen=True)
-class Boundary:
+class Boundary(NamedTuple):
     """Beginning or end of a transaction, of what one sink writes of it.
 
     Attributes:
@@ -55,13 +54,13 @@ class Boundary:
         return END_ORDINAL if self.status == END else BEGIN_ORDINAL
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """Rows written."""
         return sum(count for _, count in self.collections)
 
     def ended(self, collections: tuple[tuple[str, int], ...], quarantined: int) -> Boundary:
         """Return the end of the transaction that begins here."""
-        return replace(self, status=END, collections=collections, quarantined=quarantined)
+        return self._replace(status=END, collections=collections, quarantined=quarantined)
 
 
 def event_head(event_id: str) -> str:

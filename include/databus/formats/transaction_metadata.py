@@ -37,7 +37,7 @@ def value_text(boundary: Boundary, *, schemas: bool = False) -> bytes:
     members: dict[str, Any] = {
         "status": boundary.status,
         "id": boundary.id,
-        "event_count": boundary.count if ends else None,
+        "event_count": boundary.total if ends else None,
         "data_collections": counts if ends else None,
         "ts_ms": boundary.ts_ms,
     }
@@ -46,8 +46,11 @@ def value_text(boundary: Boundary, *, schemas: bool = False) -> bytes:
     return _opened(members, VALUE_SCHEMA if schemas else None)
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def _opened(members: Mapping[str, Any], schema: bytes | None) -> bytes:
-    text = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+    text = _encode(members).encode()
     return text if schema is None else b'{"schema":' + schema + b',"payload":' + text + b"}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,22 +89,25 @@ class TransactionOrders:
         _, first, pair = np.unique(run * len(names) + codes, return_index=True, return_inverse=True)
         total = _counted(run, written)
         table = _counted(pair, written)
-        facts = rows.select(_FACTS).take(pa.array(starts)).to_pylist()
+        chosen = rows.select(_FACTS).take(pa.array(starts))
+        begins = list(map(_begin, *(column.to_pylist() for column in chosen.columns)))
         sums = np.bincount(pair, weights=written).astype(np.int64)
         held = np.bincount(pair, weights=~written).astype(np.int64)
-        going_on = self._open is not None and self._open.key == (facts[0]["log"], facts[0]["place"])
+        going_on = self._open is not None and self._open.key == (begins[0].log, begins[0].place)
         if going_on and self._open is not None:
             before = np.array([self._open.counts.get(name, 0) for name in names], np.int64)
             total += np.where(run == 0, self._open.total, 0)
             table += np.where(run == 0, before[codes], 0)
         entered = 0 if going_on else -1
-        for number in np.argsort(first).tolist():
-            row = int(first[number])
-            while entered < run[row]:
+        pairs = np.argsort(first)
+        rows_of = first[pairs]
+        told = (run[rows_of], codes[rows_of], sums[pairs], held[pairs])
+        for of, code, count, kept_back in zip(*(each.tolist() for each in told), strict=True):
+            while entered < of:
                 entered += 1
-                self._enter(_begin(facts[entered]))
+                self._enter(begins[entered])
             assert self._open is not None  # noqa: S101 - a run has been entered
-            self._open.add(names[codes[row]], int(sums[number]), int(held[number]))
+            self._open.add(names[code], count, kept_back)
         return np.where(written, total, 0), np.where(written, table, 0)
 
     def _enter(self, begin: Boundary) -> None:
@@ -115,8 +117,8 @@ class TransactionOrders:
         self.boundaries.append(begin)
 
 
-def _begin(facts: dict[str, Any]) -> Boundary:
-    return Boundary(BEGIN, head=event_head(facts.pop("event_id")), **facts)
+def _begin(log: str, place: int, transaction: str, event_id: str, ts_ms: int, server_id: int) -> Boundary:
+    return Boundary(BEGIN, log, place, transaction, event_head(event_id), ts_ms, server_id)
 
 
 def _taken(rows: pa.RecordBatch, at: npt.NDArray[np.int64]) -> pa.RecordBatch:

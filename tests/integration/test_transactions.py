@@ -26,7 +26,12 @@ from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, kill_r
 from tests.integration.test_live_lane import at_the_head, named, tasks_of
 from tests.regrouped import Regrouper
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning"),  # the other library's
+]
 
 BIG = 150
 """Rows of each statement of the large transaction, which chunks of 40 rows cut."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import INSERT, TableBatch, TableEvent, Transactions
@@ -19,8 +20,10 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.ops.decode.files import decode_files
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm, json_form
+from databus.rows.transaction_orders import TransactionOrders
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.transactions import encoded_boundaries
 from databus.sinks.kafka.writer import _produce
 from databus.sources.mysql.snapshot.chunk_form import EXCEPTIONS, ChunkHead, batch_of
 from databus.sources.mysql.snapshot.chunk_split import ChunkAddress, ChunkSplit
@@ -141,6 +144,18 @@ def messages(table: str, *, snapshot: bool = False, **options: Any) -> list[Mess
         rows = rows.append_column("route", names)  # noqa: PLW2901 - without a Route transform it is the table's name
         encoder = KafkaEncoder(sink, plan(SinkPlan(partitions=topics)), form).of_tables(schemas)
         _produce(collected, encoder.encode(rows, 0), {})
+    return collected.messages
+
+
+def boundaries(table: str) -> list[Message]:
+    """Return the records of the topic of transactions for the update of the key of a table's row."""
+    sink = Kafka(conn_id="kafka_east", transaction_topic="cdc.transactions")
+    orders, collected = TransactionOrders(), _Collected()
+    for rows in _rows(table, False, json_form({}), statements=False):
+        everything = np.ones(rows.num_rows, np.bool_)
+        orders.numbered(rows, everything, ~everything)
+    found = [each for each in orders.end() if each.id.endswith(":4")]
+    _produce(collected, encoded_boundaries(found, sink, plan(SinkPlan(partitions={"cdc.transactions": 1}))), {})
     return collected.messages
 
 

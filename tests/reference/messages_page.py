@@ -23,7 +23,7 @@ from databus.rows.protobuf.schemas import value_schema as protobuf_value
 from databus.rows.protobuf.types import protobuf_fields
 from databus.sinks.envelope import schema
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
-from tests.reference.made_messages import Message, as_json, decoded, images, messages
+from tests.reference.made_messages import Message, as_json, boundaries, decoded, images, messages
 from tests.reference.markdown import plain
 from tests.reference.message_types import CHANGES, INVALID, MYSQL
 from tests.unit.formats.debezium_differences import KNOWN, OF_SOURCE
@@ -49,6 +49,7 @@ def text() -> str:
         "maxwell_row": ["```", messages("orders", envelope="maxwell")[1].shown(), "```"],
         "canal_row": ["```", messages("orders", envelope="canal")[1].shown(), "```"],
         "cloud_event": ["```", messages("orders", cloudevents=True, envelope="row")[0].shown(), "```"],
+        "transaction_messages": ["```", "\n\n".join(m.shown() for m in boundaries("orders")), "```"],
         "flags": _flags(),
         "flagged": _flagged(),
         "registered_types": _registered_types(),

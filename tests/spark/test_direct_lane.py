@@ -157,7 +157,9 @@ def test_the_encoders_agree(spark: Any, shape: str, gtid: bool) -> None:
         batch(bare, [(None, {"v": "x"}), ({"v": "x"}, {"v": None}), ({}, None)], transactions=[5, 5, 5]),
     ]
     events = STATEMENTS if shape == "debezium" else ()
-    chosen: dict[str, Any] = {"headers": HEADERS, "cloudevents": True} if shape == "row" else {}
+    chosen: dict[str, Any] = (
+        {"headers": HEADERS, "cloudevents": True, "transaction_topic": "cdc.tx"} if shape == "row" else {}
+    )
     spec = Kafka(conn_id="k", envelope=shape, ddl=shape == "debezium", slots=2, **chosen)
     columns = (*COLUMNS, *(f"header:{name}" for name in (*HEADERS, *CLOUD_EVENT))) if chosen else COLUMNS
     pinned = plan(2, cdc__shop__types=6, cdc__shop__bare=3)

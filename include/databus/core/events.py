@@ -61,3 +61,10 @@ are several. log:place is a commit boundary: the rows of a transaction have one 
 
 ROW_DDL = ", ".join(f"`{name}` {kind}" for name, kind in ROW_COLUMNS)
 """The same as a Spark DDL string."""
+
+BEGIN, END = "BEGIN", "END"
+"""Operations of boundaries of transactions, beside rows (`core/transactions.py`)."""
+
+TOTAL_ORDER, TABLE_ORDER = "total_order", "data_collection_order"
+"""Columns beside those of a row: its number among the rows of its transaction that a sink writes, and among those of
+its table; from 1."""

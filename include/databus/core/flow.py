@@ -136,6 +136,24 @@ class Flow(Spec):
             raise ValueError("alerts may hold one AlertWhen")
         return self
 
+    @model_validator(mode="after")
+    def _transactions_are_the_sources(self) -> Flow:
+        copying = next((each.label() for each in self.transforms if each.most_copies > 1), "")
+        for sink in self.sinks:
+            if not (option := sink.needs_transactions()):
+                continue
+            if not self.source.transactional:
+                raise ValueError(
+                    f"sink {sink.sink_name}: {option} tells where transactions begin and end, and source "
+                    f"{self.source.kind} has none"
+                )
+            if copying:
+                raise ValueError(
+                    f"sink {sink.sink_name}: {option} counts the rows of transactions, and {copying} makes several of "
+                    "one: leave one of the two out, or give them flows of their own"
+                )
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON from which the registry rebuilds an equal flow."""
         return {

@@ -44,6 +44,7 @@ class SourceSpec(Spec):
         direct: whether its splits are `DirectSplit`s.
         ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
         snapshots: whether the opened source is a `SnapshotSource`, so that tables can be read as they stand.
+        transactional: whether its rows come in transactions, and its ranges end where one does.
         login_in_splits: whether its splits carry the connection, which nothing may print.
         noun: what it calls its tables.
         patterns_wait: whether a pattern that nothing matches yet is no error, whatever the options say.
@@ -55,6 +56,7 @@ class SourceSpec(Spec):
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     snapshots: ClassVar[bool] = False
+    transactional: ClassVar[bool] = False
     login_in_splits: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ()
 
@@ -301,6 +303,10 @@ class SinkSpec(Spec):
 
     def needs_direct_lane(self) -> str:
         """Return the option of which only the direct lane writes the rows; "" where there is none."""
+        return ""
+
+    def needs_transactions(self) -> str:
+        """Return the option that writes where the source's transactions begin and end; "" where there is none."""
         return ""
 
     def names_key_columns(self) -> str:

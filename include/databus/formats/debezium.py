@@ -18,7 +18,7 @@ from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.formats.debezium_schema import envelope_schema, key_schema, text_of
 from databus.formats.debezium_values import DebeziumValues
-from databus.formats.row_runs import Index, MessageFacts, by_table, flag_member, gtids, runs
+from databus.formats.row_runs import Index, MessageFacts, by_table, flag_member, gtids, runs, transaction_member
 from databus.rows.image_form import FORM_KEY
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
@@ -74,7 +74,9 @@ class DebeziumJson:
             b',"event_id":',
             Values(quoted(rows["event_id"])),
             *flag_member(rows["flags"], "flags"),
-            b'},"transaction":null,"op":',
+            b'},"transaction":',
+            transaction_member(rows),
+            b',"op":',
             Values(quoted(shared["op"]), of_row),
             f',"ts_ms":{facts.clock_ms},"ts_us":{facts.clock_ms * 1000},"ts_ns":{facts.clock_ms * 1_000_000}'.encode(),
             b"}}" if self.schemas else b"}",

@@ -12,9 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from databus.core.events import TABLE_ORDER, TOTAL_ORDER, Op
 from databus.core.tables.schemas import TableSchema
 from databus.rows.json_images import ValueForm
 from databus.rows.json_pieces import Piece, Values
+from databus.rows.json_text import quoted
 
 Index = npt.NDArray[np.int32]
 
@@ -79,6 +81,26 @@ def runs(rows: pa.RecordBatch) -> tuple[pa.Array, Index]:
 def gtids(rows: pa.RecordBatch) -> pa.StringArray:
     """Return each row's GTID, null without."""
     return pc.if_else(pc.equal(rows["transaction"], ""), pa.scalar(None, pa.string()), rows["transaction"])
+
+
+def transaction_ids(rows: pa.RecordBatch) -> pa.StringArray:
+    """Return the id of each row's transaction: its GTID, without one FILE:POS of its end; null in a snapshot's rows."""
+    place = pc.binary_join_element_wise(rows["log"], rows["place"].cast(pa.string()), ":")
+    found = pc.coalesce(gtids(rows), place)
+    return pc.if_else(pc.equal(rows["op"], Op.READ.value), pa.scalar(None, pa.string()), found)
+
+
+def transaction_member(rows: pa.RecordBatch) -> Piece:
+    """Return the value of `transaction`: id and orders of the rows that have them, else null."""
+    if TOTAL_ORDER not in rows.schema.names or rows[TOTAL_ORDER].null_count == rows.num_rows:
+        return b"null"
+    block = pc.binary_join_element_wise(
+        '{"id":', quoted(transaction_ids(rows)),
+        ',"total_order":', rows[TOTAL_ORDER].cast(pa.string()),
+        ',"data_collection_order":', rows[TABLE_ORDER].cast(pa.string()),
+        "}", "",
+    )  # fmt: skip
+    return Values(block)
 
 
 def flag_member(flags: pa.ListArray, name: str, *, comma: bool = True) -> list[Piece]:

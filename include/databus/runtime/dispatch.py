@@ -13,9 +13,11 @@ from databus.core.errors.root import DatabusError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
+from databus.core.protocols.optional_sink import TransactionSink
 from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.plan import Plan
 from databus.rows.former_columns import former_columns_named
+from databus.rows.frames.transactions import with_boundaries
 from databus.runtime.check import STATE
 from databus.runtime.copies import first_of_row, taken_by
 from databus.runtime.counts import aggregates, sink_aggregates
@@ -85,11 +87,11 @@ def dispatch(
     figures = (*aggregates(flow, names, first_of_row(flow)), *sink_aggregates(names, mine))
     counted = rows.observe(seen, *figures)
     with former_columns_named(f"sink {spec.sink_name}"):
-        encoded = opened.encode(counted.where(mine), plan)
+        encoded = opened.encode(_sent(counted, mine, sink), plan)
     slots = plan.sinks[spec.sink_name].slots
     if slots > 1:
         placed = encoded.repartitionById(slots, F.col("slot").cast("int")).sortWithinPartitions(*log_order())
-    elif splits > 1:
+    elif splits > 1 or _writes_transactions(opened):
         placed = encoded.repartitionById(1, F.lit(0)).sortWithinPartitions(*log_order())
     else:
         placed = encoded.coalesce(1)
@@ -100,6 +102,21 @@ def dispatch(
     receipts += write_empty_slots(opened.writer(plan), slots, {r.slot for r in receipts})
     given = {name: observed[f"{number}_mine"] for number, name in enumerate(names) if observed[f"{number}_mine"]}
     return Dispatched(tuple(sorted(receipts, key=lambda r: r.slot)), observed, given)
+
+
+def _writes_transactions(sink: Sink) -> bool:
+    return isinstance(sink, TransactionSink) and sink.transactions
+
+
+def _sent(rows: DataFrame, mine: Column, sink: tuple[SinkSpec, Sink]) -> DataFrame:
+    """Return the rows that a sink is given, and boundaries of transactions beside them if it writes these."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spec, opened = sink
+    if not _writes_transactions(opened):
+        return rows.where(mine)
+    held = F.col(STATE) == RowState.QUARANTINED
+    return with_boundaries(rows.where((mine | held) & taken_by(opened, spec)), held)
 
 
 def observation(seen: Observation, rows: DataFrame, figures: Sequence[Column]) -> Counter[str]:

@@ -53,18 +53,28 @@ def code_version() -> str:
         return "0+unknown"
 
 
-def debezium(plan: Plan) -> Any:
+def transaction_id() -> Any:
+    """Return the Column of the transaction's id: GTID, without one FILE:POS of its end; null in a snapshot's rows."""
+    from pyspark.sql import functions as f
+
+    place = f.concat_ws(":", f.col("log"), f.col("place").cast("string"))
+    found = f.when(f.col("transaction") != "", f.col("transaction")).otherwise(place)
+    return f.when(f.col("op") != f.lit(Op.READ.value), found)
+
+
+def debezium(plan: Plan, *, transaction: Any = None) -> Any:
     """Return the Column of the Debezium-style envelope over rows of `ROW_COLUMNS`.
 
     The shape is Debezium's (documentation of the MySQL connector, "Data change events", without the schema half), with
     `source.event_id`, and `source.flags` of a row that has flags, added. `ts_ms` at the top is the plan's
     clock, so that a retry writes the same bytes.
+
+    Args:
+        plan: names the flow and gives the top-level `ts_ms`.
+        transaction: another `transaction`, a Column of text or of a struct.
     """
     from pyspark.sql import functions as f
 
-    transaction_id = f.when(f.col("transaction") != "", f.col("transaction")).otherwise(
-        f.concat_ws(":", f.col("log"), f.col("place").cast("string"))
-    )
     snapshot = f.col("op") == f.lit(Op.READ.value)
     source = (
         f.lit(code_version()).alias("version"),
@@ -83,9 +93,9 @@ def debezium(plan: Plan) -> Any:
         f.col("event_id"),
     )
     flags = f.col("flags")
-    transaction = f.when(
-        ~snapshot, f.struct(transaction_id.alias("id"), (f.col("ordinal") + f.lit(1)).alias("total_order"))
-    )
+    if transaction is None:
+        number = (f.col("ordinal") + f.lit(1)).alias("total_order")
+        transaction = f.when(~snapshot, f.struct(transaction_id().alias("id"), number))
 
     def envelope(*members: Any) -> Any:
         return f.to_json(

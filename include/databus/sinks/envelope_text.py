@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from databus.core.events import Op
 from databus.core.state.plan import Plan
-from databus.formats.row_runs import flag_member, gtids, runs
+from databus.formats.row_runs import flag_member, gtids, runs, transaction_ids, transaction_member
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import FLAGS_FIELD, code_version, connector
@@ -19,7 +19,7 @@ SHARED = ["op", "database", "table", "log", "place", "transaction", "ts_ms", "se
 """What all rows of one transaction, table and operation agree in."""
 
 
-def debezium(rows: pa.RecordBatch, plan: Plan, head: Piece = b"") -> pa.BinaryArray:
+def debezium(rows: pa.RecordBatch, plan: Plan, head: Piece = b"", *, ordered: bool = False) -> pa.BinaryArray:
     """Return the Debezium-style envelope of each row, UTF-8.
 
     What rows of one transaction share is written once and then copied.
@@ -28,6 +28,7 @@ def debezium(rows: pa.RecordBatch, plan: Plan, head: Piece = b"") -> pa.BinaryAr
         rows: `ROW_COLUMNS` with `before` and `after` as JSON objects.
         plan: names the flow and gives the top-level `ts_ms`.
         head: what stands before each.
+        ordered: whether `transaction` has the row's orders; null in rows without them.
     """
     first, of_row = runs(rows)
     shared = rows.select(SHARED).take(first)
@@ -46,8 +47,14 @@ def debezium(rows: pa.RecordBatch, plan: Plan, head: Piece = b"") -> pa.BinaryAr
         b',"event_id":',
         Values(quoted(rows["event_id"])),
         *flag_member(rows["flags"], "flags"),
-        Values(_transaction(shared, snapshot, plan), of_row),
-        *_total_order(rows, bool(pc.any(snapshot).as_py())),
+        *(
+            (Values(_operation(shared, plan), of_row), b',"transaction":', transaction_member(rows), b"}")
+            if ordered
+            else (
+                Values(_transaction(shared, snapshot, plan), of_row),
+                *_total_order(rows, bool(pc.any(snapshot).as_py())),
+            )
+        ),
     ]
     return join(pieces, rows.num_rows)
 
@@ -125,10 +132,17 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
     return join(pieces, shared.num_rows)
 
 
+def _operation(shared: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
+    """Return the text from the end of `source` up to `transaction`."""
+    return join(
+        [b'},"op":', Values(quoted(shared["op"])), f',"ts_ms":{int(plan.clock.timestamp() * 1000)}'.encode()],
+        shared.num_rows,
+    )
+
+
 def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
     """Return the text from the end of `source` up to the value of `total_order`, for snapshots to the end."""
-    place = pc.binary_join_element_wise(shared["log"], shared["place"].cast(pa.string()), ":")
-    block = pc.binary_join_element_wise('{"id":', quoted(pc.coalesce(gtids(shared), place)), ',"total_order":', "")
+    block = pc.binary_join_element_wise('{"id":', quoted(transaction_ids(shared)), ',"total_order":', "")
     pieces: list[Piece] = [
         b'},"op":',
         Values(quoted(shared["op"])),

@@ -27,7 +27,7 @@ KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "co
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
 OF_MESSAGES = {"types": "debezium", "schemas": True, "topic_prefix": "x", "decimal": "string", "binary": "hex",
                "bigint_unsigned": "precise", "headers": ("event_id",), "cloudevents": True, "format": "avro",
-               "registry_conn_id": "x"}  # fmt: skip
+               "registry_conn_id": "x", "transaction_topic": "x"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
               "ddl": True, "chunk_rows": 5, "profile": "at_least_once", **OF_MESSAGES}  # fmt: skip
 NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", *OF_MESSAGES}

@@ -10,6 +10,7 @@ from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import ChangedOutput, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema
+from databus.core.transactions import Boundary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +121,30 @@ class FormEncoder(Protocol):
 
     def of_tables(self, tables: Sequence[TableSchema]) -> DirectEncoder:
         """Return the encoder for a plan's tables, as the flow's transforms leave them; asked before anything else."""
+        ...
+
+
+@runtime_checkable
+class TransactionEncoder(DirectEncoder, Protocol):
+    """A direct encoder that may write where transactions begin and end, beside their rows."""
+
+    @property
+    def transactions(self) -> bool:
+        """Whether it does: rows then come with the columns `TOTAL_ORDER` and `TABLE_ORDER`."""
+        ...
+
+    def encode_boundaries(self, boundaries: Sequence[Boundary], slot: int) -> pa.RecordBatch | None:
+        """Return boundaries as the writer takes them, `database` and `table` null; None in a slot that has none."""
+        ...
+
+
+@runtime_checkable
+class TransactionSink(Protocol):
+    """A sink that may write transactions, and takes their rows and boundaries as one DataFrame."""
+
+    @property
+    def transactions(self) -> bool:
+        """Whether it does: `encode` then takes what `frames.transactions.with_boundaries` returns."""
         ...
 
 

@@ -38,6 +38,8 @@ def _binary(arguments: Arguments) -> Resolved:
     if not all(each == VOID or is_number(each) for each in (left, right)):
         raise arguments.refused()
     floating = "double" if {left, right} & {"float", "double"} else None
+    if arguments.name == "/" and left == VOID:
+        return _of_one_type(arguments, "double")  # also beside a decimal, which a NULL at the right leaves one
     if is_decimal(left) or is_decimal(right):
         if floating is None:
             if VOID in (left, right):

@@ -56,6 +56,8 @@ class SharedBatch:
     def of(cls, session: FlowSession, batch: PlannedBatch, apart: frozenset[str]) -> SharedBatch | None:
         """Return how a batch is shared out; None where its splits or a sink's encoder do not allow it."""
         planned: SourcePlan = batch.source
+        if any(spec.needs_transactions() for spec in session.flow.sinks):
+            return None  # their orders are counted over the rows of all tables
         for sink in session.sinks.values():
             encoder = sink.encoder(batch.plan)  # type: ignore[attr-defined] # all sinks of such a flow are direct
             if isinstance(encoder, ImageEncoder) or (isinstance(encoder, FormEncoder) and encoder.values is not None):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.columns import Ints
+    from databus.rows.transaction_orders import TransactionOrders
+    from databus.runtime.direct.transactions import TransactionStream
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class RowCounter:
         import pyarrow as pa
 
         self.observed = TaskCounts()
+        self._orders: TransactionOrders | None = None
         self._flow, self._takers, self._mine = flow, takers, mine
         self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
         self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held
@@ -90,6 +93,11 @@ class RowCounter:
             for bit, check in enumerate(self._checks):
                 if check.applies_to(names[number]):
                     self.observed.read[f"{number}_violates_{bit}"] = 0
+
+    def number_by(self, transactions: TransactionStream | None) -> TransactionStream | None:
+        """Let rows be numbered in their transactions, where the sink writes these; return the argument."""
+        self._orders = None if transactions is None else transactions.orders
+        return transactions
 
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count the rows and return those that the sink takes, with their `route`."""
@@ -121,6 +129,8 @@ class RowCounter:
         routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
         if self._keep_held and kept.any():
             self.observed.held += held_rows(self._flow, rows.filter(pa.array(kept)))
+        if self._orders is not None:
+            routed = self._orders.numbered(routed, accepted[self._mine], held)
         chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
 

@@ -20,6 +20,7 @@ from databus.rows.former_columns import former_columns_named
 from databus.runtime.direct.merged_rows import merged
 from databus.runtime.direct.read_ahead import collector_at_rest, overlapped, return_free_memory
 from databus.runtime.direct.row_counts import RowCounter, Taker, TaskCounts
+from databus.runtime.direct.transactions import TransactionStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,6 +107,7 @@ class DirectTask:
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
+        transactions = counter.number_by(TransactionStream.of(self.encoder, slot))
         for rows in in_order(self._read()):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:
@@ -115,9 +117,13 @@ class DirectTask:
             if taken.num_rows:
                 with former_columns_named(f"sink {self.flow.sinks[self.mine].sink_name}"):
                     encoded = self.encoder.encode(taken, slot)
+                counter.give(encoded)
+                if transactions is not None:
+                    encoded = transactions.merged(encoded)
                 if encoded.num_rows:
-                    counter.give(encoded)
                     yield encoded
+        if transactions is not None:
+            yield from transactions.end()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yield the splits' rows with their images in the encoder's form."""

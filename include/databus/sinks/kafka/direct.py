@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.tables.schemas import TableSchema
+from databus.core.transactions import Boundary
 from databus.formats.row_runs import MessageFacts, MessageFormat
 from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
@@ -21,6 +22,7 @@ from databus.sinks.kafka.encoding import CANONICAL_KEY, COLUMNS
 from databus.sinks.kafka.headers import header_arrays
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import topic_of
+from databus.sinks.kafka.transactions import BOUNDARY_SLOT, encoded_boundaries
 
 _NAMES = ("database", "table", "route")
 
@@ -43,6 +45,15 @@ class KafkaEncoder:
     def values(self) -> ValueForm | None:
         """Form of values in which it takes rows; None for the usual one."""
         return None if self.format is None else self.format.values
+
+    @property
+    def transactions(self) -> bool:
+        """Whether boundaries of transactions are written."""
+        return bool(self.spec.transaction_topic)
+
+    def encode_boundaries(self, boundaries: Sequence[Boundary], slot: int) -> pa.RecordBatch | None:
+        """Return boundaries as rows of the slot that writes them, None in the others."""
+        return encoded_boundaries(boundaries, self.spec, self.plan) if slot == BOUNDARY_SLOT else None
 
     def of_tables(self, tables: Sequence[TableSchema]) -> KafkaEncoder:
         """Return the encoder with what its format says of a plan's tables, as their images are written."""
@@ -85,7 +96,9 @@ class KafkaEncoder:
         if self.format is not None:
             return self.format.values_of(rows, facts_of(self.plan))
         debezium = self.spec.envelope == "debezium"
-        return envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows)
+        return (
+            envelope_text.debezium(rows, self.plan, ordered=self.transactions) if debezium else envelope_text.row(rows)
+        )
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the distinct topics, and for each row which of them is its own."""

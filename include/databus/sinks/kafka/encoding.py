@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from databus.core.events import Op
+from databus.core.events import BEGIN, END, Op
 from databus.core.state.plan import Plan
+from databus.rows.frames.transactions import COLLECTIONS
 from databus.sinks import envelope
 from databus.sinks.kafka.headers import header_columns
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.names import DDL_TABLE, ILLEGAL, template_parts
+from databus.sinks.kafka.transactions import boundary_key, boundary_value, transaction_member, transaction_topic
 
 _AS_READ = ("event_id", "ts_ms", "database", "table", "log", "place", "ordinal", "part")
 
@@ -28,20 +30,28 @@ def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:
     from pyspark.sql import functions as f
 
     pinned = plan.sinks[spec.sink_name]
-    value = envelope.debezium(plan) if spec.envelope == "debezium" else envelope.row()
+    columns = rows.columns if spec.transaction_topic else ()  # a question to the server, with Spark Connect
+    transaction = transaction_member(columns) if spec.transaction_topic else None
+    value = envelope.debezium(plan, transaction=transaction) if spec.envelope == "debezium" else envelope.row()
     deleted = f.col("op") == f.lit(Op.DELETE.value)
     encoded = rows.withColumn("topic", topic_column(spec.topic, plan.flow)).withColumn(
         "partition", partition_column(pinned.partitions)
     )
+    key, topic = f.col("key"), f.col("topic")
+    if COLLECTIONS in columns:
+        boundary = f.col("op").isin(BEGIN, END)
+        topic = f.when(boundary, transaction_topic(spec, plan.flow)).otherwise(topic)
+        key = f.when(boundary, boundary_key()).otherwise(key)
+        value = f.when(boundary, boundary_value()).otherwise(value)
     return encoded.select(
-        "topic",
+        topic.alias("topic"),
         "partition",
         f.coalesce(f.pmod(f.col("partition"), f.lit(pinned.slots)), f.lit(0)).cast("int").alias("slot"),
-        "key",
+        key.alias("key"),
         value.cast("binary").alias("value"),
         (deleted & f.col("key").isNotNull() if spec.tombstones else f.lit(False)).alias("tombstone"),
         *_AS_READ,
-        *header_columns(spec, plan),
+        *header_columns(spec, plan, columns),
     )
 
 

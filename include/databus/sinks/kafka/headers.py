@@ -7,21 +7,27 @@ are those of its Kafka protocol binding 1.0.2, "Binary Content Mode": attributes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from databus.core.events import Op
+from databus.core.events import BEGIN, END, TABLE_ORDER, TOTAL_ORDER, Op
 from databus.core.state.plan import Plan
-from databus.sinks.envelope import connector
+from databus.sinks.envelope import connector, transaction_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.sinks.kafka.message_options import MessageOptions
 
-Header = Literal["event_id", "ts_ms", "op", "table", "gtid", "position", "server_id", "flow", "batch", "traceparent"]
+Header = Literal[
+    "event_id", "ts_ms", "op", "table", "gtid", "position", "server_id", "flow", "batch", "traceparent",
+    "transaction", "total_order", "data_collection_order",
+]  # fmt: skip
 HEADERS: tuple[str, ...] = get_args(Header)
 DEFAULT: tuple[Header, ...] = ("event_id", "ts_ms")
+
+ORDERS = frozenset({TOTAL_ORDER, TABLE_ORDER})
+"""Headers of a row's order in its transaction, which is counted for sinks with a topic of transactions alone."""
 
 PREFIX = "header:"
 """Begins the names of columns that hold headers; a null is a header that the record does not have."""
@@ -40,11 +46,11 @@ CONTENT_TYPES = {
 }
 """Format of a record's value → its media type; those of Confluent's wire format begin with the id of the schema."""
 
-KINDS = {
+KINDS: Mapping[str, str] = {
     Op.CREATE: "create", Op.UPDATE: "update", Op.DELETE: "delete", Op.READ: "read", Op.TRUNCATE: "truncate",
-    Op.DDL: "schema_change",
+    Op.DDL: "schema_change", BEGIN: "transaction_begin", END: "transaction_end",
 }  # fmt: skip
-"""Operation → last part of `ce_type`."""
+"""Operation, or boundary of a transaction, → last part of `ce_type`."""
 
 
 def has_columns(spec: MessageOptions) -> bool:
@@ -64,7 +70,7 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
     def text(name: str) -> Any:
         return rows[name].cast(pa.string())
 
-    from databus.formats.row_runs import gtids
+    from databus.formats.row_runs import gtids, transaction_ids
 
     def joined(first: Any, second: Any, by: str) -> Any:
         return pc.binary_join_element_wise(first, second, by)
@@ -80,6 +86,11 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
         "flow": lambda: pa.repeat(pa.scalar(plan.live_flow), n),
         "batch": lambda: pa.repeat(pa.scalar(str(plan.batch)), n),
         "traceparent": lambda: _trace_parents(text("event_id")),
+        "transaction": lambda: transaction_ids(rows),
+        **{
+            name: lambda name=name: text(name) if name in rows.schema.names else pa.nulls(n, pa.string())
+            for name in ORDERS
+        },
     }
     found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
     if spec.cloudevents:
@@ -118,17 +129,18 @@ _OF_CHANGE = ":[0-9]+:[0-9]+$"
 _TRACE_DIGITS, _PARENT_DIGITS = 32, 16
 
 
-def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
-    """Return the same as Spark Columns over `ROW_COLUMNS`."""
+def header_columns(spec: MessageOptions, plan: Plan, columns: Container[str] = ()) -> list[Any]:
+    """Return the same as Spark Columns over `ROW_COLUMNS` and those of orders, where `columns` names them."""
     from pyspark.sql import functions as f
 
     if not has_columns(spec):
         return []
+    table = f.when(f.col("database").isNotNull(), f.concat_ws(".", "database", "table"))
     made = {
         "event_id": f.col("event_id"),
         "ts_ms": f.col("ts_ms").cast("string"),
         "op": f.col("op"),
-        "table": f.concat_ws(".", "database", "table"),
+        "table": table,
         "gtid": f.when(f.col("transaction") != "", f.col("transaction")),
         "position": f.concat_ws(":", f.col("log"), f.col("place").cast("string")),
         "server_id": f.col("server_id").cast("string"),
@@ -141,12 +153,14 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
             f.substring(f.sha2("event_id", 256), 1, _PARENT_DIGITS),
             f.lit("00"),
         ),
+        "transaction": transaction_id(),
+        **{name: f.col(name).cast("string") if name in columns else f.lit(None).cast("string") for name in ORDERS},
     }
     found = [made[name].alias(f"{PREFIX}{name}") for name in spec.headers]
     if spec.cloudevents:
         kind = f.lit(None).cast("string")
         for op in KINDS:
-            kind = f.when(f.col("op") == op.value, _type(plan, op.value)).otherwise(kind)
+            kind = f.when(f.col("op") == str(op), _type(plan, op)).otherwise(kind)
         day = f.date_add(f.lit("1970-01-01").cast("date"), f.floor(f.col("ts_ms") / 86_400_000).cast("int"))
         ms = f.pmod(f.col("ts_ms"), f.lit(86_400_000))
         parts = (f.pmod(f.floor(ms / unit), f.lit(of)) for unit, of in _CLOCK)
@@ -158,7 +172,7 @@ def header_columns(spec: MessageOptions, plan: Plan) -> list[Any]:
             f.col("event_id").alias(f"{PREFIX}ce_id"),
             kind.alias(f"{PREFIX}ce_type"),
             time.alias(f"{PREFIX}ce_time"),
-            f.concat_ws(".", "database", "table").alias(f"{PREFIX}ce_subject"),
+            table.alias(f"{PREFIX}ce_subject"),
         ]
     return found
 
@@ -205,4 +219,4 @@ def _fixed(spec: MessageOptions, plan: Plan) -> Mapping[str, str]:
 
 
 def _type(plan: Plan, op: str) -> str:
-    return f"databus.{connector(plan)}.{KINDS[Op(op)]}"
+    return f"databus.{connector(plan)}.{KINDS[op]}"

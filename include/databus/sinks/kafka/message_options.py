@@ -44,7 +44,8 @@ class MessageOptions(SinkSpec):
             JSON), "base64" or "hex".
         headers: headers of each record, in this order: "event_id" (has to be there: a repeat is known by it), "ts_ms",
             "op", "table" (`database.table`), "gtid", "position" (file and end of the transaction), "server_id", "flow",
-            "batch", "traceparent" (W3C's; a trace for each transaction). Default ("event_id", "ts_ms").
+            "batch", "traceparent" (W3C's; a trace for each transaction), "transaction" (its id), and with
+            `transaction_topic` "total_order" and "data_collection_order". Default ("event_id", "ts_ms").
         cloudevents: whether the attributes of CloudEvents 1.0 are sent as headers beside them (binary content mode:
             `ce_id`, `ce_source`, `ce_type`, `ce_time`, `ce_subject`); default False. A tombstone has none.
     """

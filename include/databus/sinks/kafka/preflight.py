@@ -18,6 +18,7 @@ from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka.topics.names import topic_of
+from databus.sinks.kafka.transactions import transaction_topic
 
 PROMISES = {
     "exactly_once": "exactly_once: each row once for read_committed consumers, through kills and zombies",
@@ -84,13 +85,15 @@ def keyless(spec: Kafka, flow: str, topics: Topics, outputs: Sequence[tuple[Tabl
 
 
 def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[Finding]:
-    wanted = [MARKER_TOPIC] if spec.profile == "exactly_once" else []
+    wanted = {MARKER_TOPIC: MARKER_TOPIC} if spec.profile == "exactly_once" else {}
+    if topic := transaction_topic(spec, flow):
+        wanted[topic] = spec.transaction_topic
     try:
-        wanted.append(topic_of(spec.topic, _PROBE, _PROBE.full_name, flow))
+        wanted[topic_of(spec.topic, _PROBE, _PROBE.full_name, flow)] = spec.topic
     except SinkError as error:
         yield Finding.of(f"{spec.conn_id}: topic {spec.topic}", error)
-    for name in wanted:
-        subject = f"{spec.conn_id}: topic {MARKER_TOPIC if name == MARKER_TOPIC else spec.topic}"
+    for name, shown in wanted.items():
+        subject = f"{spec.conn_id}: topic {shown}"
         known = metadata.topics.get(name)
         if known is not None and known.error is None:
             yield Finding(subject, Level.OK, f"exists with {counted(len(known.partitions), 'partition')}")

@@ -42,6 +42,7 @@ from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
 from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, standing_ids
+from databus.sinks.kafka.transactions import made_topics, planned_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,10 +122,12 @@ class KafkaSink:
             SinkSchemaError: a table's schema does not go with those registered before it; nothing was made.
             SinkError: see `prepare`.
         """
-        names = topics_of(self.spec.topic, outputs, self.context.flow, known)
+        names = planned_topics(
+            self.spec, topics_of(self.spec.topic, outputs, self.context.flow, known), self.context.flow
+        )
         schemas = {} if self._registration is None else self._registration.register(plan, outputs, self.context.flow)
         there = self._still_there(names, known)
-        made = [self.new_topic(topic) for topic in names if topic not in there]
+        made = [self.new_topic(*each) for each in made_topics(self.spec, names.keys() - there, self.context.flow)]
         partitions = self.topics.ensure([*made, *([self._marker_topic()] if self.marked else ())])
         if self.marked and partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
@@ -183,6 +186,11 @@ class KafkaSink:
                 f"sink {self.spec.sink_name}: {option} is written by the direct lane alone", code="lane_required"
             )
         return encode(rows, self.spec, plan)
+
+    @property
+    def transactions(self) -> bool:
+        """Return whether the boundaries of transactions are written."""
+        return bool(self.spec.transaction_topic)
 
     def encoder(self, plan: Plan) -> DirectEncoder:
         """Return the encoder of the direct lane; it gives the same columns."""

@@ -15,6 +15,7 @@ from databus.core.packages import require
 from databus.core.stored_options import SECOND, ZERO, Duration, StoredOption
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.schema_registry.settings import CONN_TYPES, RegistrySettings
+from databus.sinks.kafka.headers import ORDERS
 from databus.sinks.kafka.message_options import MessageOptions
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from databus.sinks.kafka.tracing import TopicReader
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+_NEWER = (("format", "json"), ("registry_conn_id", ""), ("transaction_topic", ""))
+"""Options, at their defaults, that older definitions lack."""
+
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 
@@ -56,6 +60,10 @@ class Kafka(MessageOptions):
         ddl: whether to write schema changes of captured tables and of their databases as well (op "m", envelope
             "debezium" only); their table is "_ddl" when the statement names none or several. Statements on accounts,
             routines, views, events and triggers are never written. Default False.
+        transaction_topic: topic for the boundaries of the source's transactions, BEGIN and END with counts, as
+            Debezium's `provide.transaction.metadata` writes them; may use {flow}, e.g. "cdc.transactions". Rows then
+            have their order among the transaction's written ones (docs/reference/messages.md). Needs a source with
+            transactions, envelope "debezium" or "row", and format "json"; default "", none.
         compression: compression.type of the producer: "none", "gzip", "snappy", "lz4" (default) or "zstd".
         chunk_rows: rows in one Kafka transaction at most, e.g. 100_000; default 500,000. A part of the output, so
             changing it starts a new spec hash.
@@ -90,6 +98,7 @@ class Kafka(MessageOptions):
     slots: int = Field(1, ge=1, le=64)
     tombstones: bool = True
     ddl: bool = False
+    transaction_topic: str = ""
     compression: Compression = "lz4"
     chunk_rows: int = Field(500_000, ge=1)
     timeout: Duration = Field(timedelta(seconds=30), gt=ZERO)
@@ -107,6 +116,14 @@ class Kafka(MessageOptions):
         if not value or unknown:
             known = ", ".join(f"{{{name}}}" for name in sorted(TOPIC_FIELDS))
             raise ValueError(f"topic template {value!r} may use {known}" + (f", not {unknown}" if unknown else ""))
+        return value
+
+    @field_validator("transaction_topic")
+    @classmethod
+    def _transaction_topic_is_one(cls, value: str) -> str:
+        fields = {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
+        if fields - {"flow"}:
+            raise ValueError(f"transaction_topic {value!r} is one topic: it may use {{flow}} alone")
         return value
 
     @field_validator("producer")
@@ -143,6 +160,17 @@ class Kafka(MessageOptions):
         return self
 
     @model_validator(mode="after")
+    def _transactions_are_written(self) -> Kafka:
+        if self.transaction_topic:
+            if self.format != "json" or self.envelope not in ("debezium", "row"):
+                raise ValueError('transaction_topic has format="json", with envelope="debezium" or "row"')
+            if self.transaction_topic == self.topic:
+                raise ValueError("transaction_topic is a topic of its own: rows go to another one")
+        elif orders := [name for name in self.headers if name in ORDERS]:
+            raise ValueError(f"headers {', '.join(orders)} need transaction_topic")
+        return self
+
+    @model_validator(mode="after")
     def _profile_makes_sense(self) -> Kafka:
         if self.profile != "exactly_once" and "chunk_rows" in self.model_fields_set:
             raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
@@ -159,6 +187,10 @@ class Kafka(MessageOptions):
 
         return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
+    def needs_transactions(self) -> str:
+        """Return the option that writes transactions; "" where they are not written."""
+        return "transaction_topic" if self.transaction_topic else ""
+
     @property
     def content_format(self) -> str:
         """Format of a record's value, a key of `headers.CONTENT_TYPES`."""
@@ -174,7 +206,7 @@ class Kafka(MessageOptions):
         envelope = found.pop("envelope")
         ordered: dict[str, Any] = {}
         for name, value in found.items():
-            if (name, value) not in (("format", "json"), ("registry_conn_id", "")):
+            if (name, value) not in _NEWER:
                 ordered[name] = value
             if name == "topic":  # where it stood before messages had options of their own
                 ordered["envelope"] = envelope
@@ -221,8 +253,8 @@ class Kafka(MessageOptions):
         return ("kafka", "registry") if self.registry_conn_id else ("kafka",)
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the topic template."""
-        return (self.topic,)
+        """Return the topic template, and the topic of transactions where there is one."""
+        return (self.topic, self.transaction_topic) if self.transaction_topic else (self.topic,)
 
     def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
         """Return the topic."""
@@ -241,4 +273,5 @@ class Kafka(MessageOptions):
 
     def beside(self, flow: str, suffix: str) -> Kafka:
         """Return a sink with the topics of `flow`, or topics whose names end in the suffix."""
-        return self.model_copy(update={"topic": self.topic.replace("{flow}", flow) + suffix})
+        own = self.transaction_topic and self.transaction_topic.replace("{flow}", flow) + suffix
+        return self.model_copy(update={"topic": self.topic.replace("{flow}", flow) + suffix, "transaction_topic": own})

@@ -70,6 +70,8 @@ class MessageTally:
             self._reject(batch.filter(pa.array(~fits)))
             batch = batch.filter(pa.array(fits))
         tables = pa.table({"database": batch["database"], "table": batch["table"]})
+        if batch["database"].null_count:  # boundaries of transactions are records, and no rows
+            tables = tables.filter(pc.is_valid(tables["database"]))
         counts = (
             tables.group_by(["database", "table"], use_threads=_many(batch)).aggregate([([], "count_all")]).to_pylist()
         )
@@ -190,6 +192,12 @@ class MessageTally:
 
     def _reject(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():
+            if row["database"] is None:
+                raise SinkSettingError(
+                    f"sink {self.sink}: the end of the transaction at {row['log']}:{row['place']} names so many tables "
+                    f"that it takes {len(row['value'])} bytes, topic {row['topic']} takes {self.limit(row['topic'])}",
+                    hint="Raise max.message.bytes of that topic; the same batch then goes on.",
+                )
             size = len(row["key"] or b"") + len(row["value"] or b"") + len(row["event_id"]) + RECORD_OVERHEAD_BYTES
             size += sum(len(value) for name, value in row.items() if name.startswith(PREFIX) and value)
             self.rejected.append(

@@ -45,6 +45,7 @@ class Mock(SourceSpec):
 
     kind: ClassVar[str] = "mock"
     direct: ClassVar[bool] = True
+    transactional: ClassVar[bool] = True
 
     tables: tuple[str, ...] = Field(("shop.orders",), min_length=1)
     rows: int | None = Field(None, ge=0)

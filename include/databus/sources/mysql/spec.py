@@ -82,6 +82,7 @@ class MysqlBinlog(SourceSpec):
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     snapshots: ClassVar[bool] = True
+    transactional: ClassVar[bool] = True
     places: ClassVar[tuple[str, ...]] = (
         "FILE:POS (mysql-bin.000042:4)",
         "gtid:SET (gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77; of MariaDB gtid:0-1-77)",

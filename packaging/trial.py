@@ -22,7 +22,7 @@ ROOT = wheels.ROOT
 UV = Path(sys.executable).with_name("uv")
 EXTRAS = ("elasticsearch", "kafka", "lineage", "mysql", "postgres", "quality", "registry", "spark")
 PROVIDERS = ("apache-kafka", "apache-spark", "openlineage", "standard")
-BESIDE = ("pandas<3", "pyspark-client<4.2")
+BESIDE = ("pandas<3", "pyspark-client<4.1.4")
 """What Airflow's few providers leave open here; databus and pyspark 4.1 do not."""
 
 TOOLS = ("httpx", "hypothesis", "packaging", "psutil", "pytest", "pytest-timeout", "pytest-xdist")

@@ -117,6 +117,13 @@ def test_the_table_of_extras_is_the_one_of_pyproject() -> None:
     assert everything.extras == OURS - {"sandbox"}
 
 
+def test_packages_that_write_the_same_files_are_asked_for_in_one_range() -> None:
+    asked = [Requirement(each) for extra in ("spark", "airflow") for each in PROJECT["optional-dependencies"][extra]]
+    ranges = {each.name: str(each.specifier) for each in asked if each.name in ("pyspark", "pyspark-client")}
+    assert len(ranges) == 2
+    assert len(set(ranges.values())) == 1
+
+
 def test_the_base_brings_no_client_and_nothing_that_is_compiled_for_rows() -> None:
     assert not BASE & {"numpy", "pyarrow", "numba", "pandas", "pyspark", "confluent-kafka", "great-expectations"}
     assert len(BASE) < 12

@@ -59,6 +59,9 @@ _OF_OTHERS = {"llvmlite": "mysql", "openlineage": "lineage", "google": "registry
 """Import that comes with a package of the table → its extra."""
 
 
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+"""Minor releases of Python that were tried: those that the wheel asks for."""
+
 OLDEST_AIRFLOW, NEWEST_AIRFLOW = (3, 1), (3, 3)
 """Minor releases of Airflow that were tried; how far, says docs/install/packages.md."""
 

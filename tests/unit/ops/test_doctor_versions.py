@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import databus
 from databus.core.findings import Finding, Level
+from databus.core.packages import NEWEST_PYTHON, OLDEST_PYTHON
 from databus.ops.health import doctor
+
+ROOT = Path(__file__).parents[3]
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, package: str, version: str) -> Finding:
@@ -43,6 +48,33 @@ def test_a_version_that_was_not_tried_is_a_warning_with_a_command(
     found = judged(monkeypatch, package, version)
     assert (found.level, found.code, found.message) == (Level.WARN, "environment_version", told)
     assert found.hint.startswith(command)
+
+
+@pytest.mark.parametrize("version", [(3, 10, 16), (3, 14, 0), (4, 0, 0)])
+def test_a_python_that_was_not_tried_is_an_error_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(doctor.sys, "version_info", version)
+    (found,) = (f for f in doctor.examine_environment() if f.subject == "python")
+    text = ".".join(map(str, version))
+    assert (found.level, found.code) == (Level.ERROR, "environment_version")
+    assert found.message == f"{text}, databus needs 3.11 to 3.13"
+    assert "python3.11 -m venv" in found.hint
+
+
+@pytest.mark.parametrize("version", [OLDEST_PYTHON, NEWEST_PYTHON])
+def test_pythons_that_the_wheel_takes_are_well(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]) -> None:
+    monkeypatch.setattr(doctor.sys, "version_info", (*version, 1))
+    (found,) = (f for f in doctor.examine_environment() if f.subject == "python")
+    assert found.level is Level.OK
+
+
+def test_both_wheels_ask_for_the_pythons_that_the_doctor_takes() -> None:
+    oldest, newest = (".".join(map(str, minor)) for minor in (OLDEST_PYTHON, NEWEST_PYTHON))
+    for file in (ROOT / "pyproject.toml", ROOT / "packaging" / "databus-sandbox" / "pyproject.toml"):
+        asked = SpecifierSet(tomllib.loads(file.read_text())["project"]["requires-python"])
+        taken = [f"3.{minor}" for minor in range(20) if asked.contains(f"3.{minor}.1")]
+        assert (taken[0], taken[-1]) == (oldest, newest)
 
 
 def test_no_message_names_a_file_that_the_wheel_lacks() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus import Batching, Flow, KafkaTopics, Mock, NotNull, Split
+from databus import Batching, Flow, Kafka, KafkaTopics, Mock, MysqlBinlog, NotNull, Split
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import ConfigError
 from databus.core.errors.sink import SinkSettingError

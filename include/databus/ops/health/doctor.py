@@ -17,7 +17,9 @@ from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.packages import (
     NEWEST_AIRFLOW,
+    NEWEST_PYTHON,
     OLDEST_AIRFLOW,
+    OLDEST_PYTHON,
     airflow_too_old,
     install_command,
     release,
@@ -136,9 +138,11 @@ def _connection(connections: ConnectionSource, conn_id: str, wanted: str) -> Fin
 
 def _python() -> Finding:
     text = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] in ((3, 11), (3, 12)):
+    if OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         return Finding("python", Level.OK, text)
-    return Finding("python", Level.ERROR, text, "Use Python 3.11 or 3.12.", "environment_version")
+    oldest, newest = (".".join(map(str, minor)) for minor in (OLDEST_PYTHON, NEWEST_PYTHON))
+    hint = f"Install databus into an environment of Python {oldest} to {newest}, e.g. python{oldest} -m venv .venv."
+    return Finding("python", Level.ERROR, f"{text}, databus needs {oldest} to {newest}", hint, "environment_version")
 
 
 def _package(name: str, wanted: str, extra: str = "") -> Finding:

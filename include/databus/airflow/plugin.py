@@ -34,7 +34,8 @@ def _app() -> Any:
     who, may_list = Depends(get_user), Depends(requires_access_dag("GET"))
 
     def readable(user: Any = who, _listed: Any = may_list) -> set[str]:
-        return get_auth_manager().get_authorized_dag_ids(user=user)
+        found: set[str] = get_auth_manager().get_authorized_dag_ids(user=user)
+        return found
 
     return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
 

@@ -18,7 +18,6 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
-from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.tally import MessageTally
 from databus.sinks.kafka.transactions import planned_topics

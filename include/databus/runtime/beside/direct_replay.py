@@ -18,6 +18,7 @@ from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit, ImageSplit
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.tables.schemas import TableSchema
+from databus.expressions.errors import SparkNeededError
 from databus.rows.row_program import RowProgram
 from databus.rows.violation_bits import MARKS
 from databus.rows.violations import ImageMarks
@@ -28,7 +29,6 @@ from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.required import encoder_of, require_direct_values, require_lane
 from databus.runtime.direct.row_checks import held_rows, holding, image_marks, without_rows
 from databus.runtime.direct.row_counts import Taker, held_back
-from databus.runtime.direct.stored_values import SparkNeededError
 from databus.runtime.direct.task import Columns, DirectTask, in_order
 from databus.runtime.dispatch import Dispatched
 from databus.runtime.read import splits_of

@@ -17,7 +17,6 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from databus.sinks.kafka.avro.encoder import AvroEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from databus.rows.frames.computed import computed_column
 from databus.rows.image_form import json_form
 from databus.rows.row_program import FatedRows
 from databus.sinks.kafka.direct import KafkaEncoder
+from databus.sinks.kafka.registered.avro import AvroEncoder
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.reference.made_messages import SERVER, plan
 from tests.unit.formats.transformed_messages import FORMS, Made, avro_schemas, made

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-from databus.sinks.kafka.avro.encoder import AvroEncoder
 
 from databus import Flow, Kafka, Mock
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent
@@ -30,6 +29,7 @@ from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
 from databus.runtime.tables.column_lineage import written_tables
 from databus.sinks.kafka.direct import KafkaEncoder
+from databus.sinks.kafka.registered.avro import AvroEncoder
 from databus.sources.split_rows import SplitRows
 from databus.testing.table_batches import transactions
 from tests.reference.made_messages import SERVER, plan

@@ -79,12 +79,15 @@ def flow_file(
     (folder / f"{name}.py").write_text(text)
 
 
-def until(what: str, look: Callable[[], Any], within_s: float = 240) -> Any:
-    """Look until there is something, and return it."""
+def until(what: str, look: Callable[[], Any], within_s: float = 240, pause_s: float = 0.5) -> Any:
+    """Look until there is something, and return it.
+
+    Most looks ask the API server, whose answer takes a thirtieth of a second of CPU.
+    """
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.5)  # each look asks the API server, whose answer takes a thirtieth of a second of CPU
+        time.sleep(pause_s)
     return found
 
 
@@ -203,7 +206,7 @@ class AirflowWorld:
     def in_mid_batch(self, flow: str) -> None:
         """Wait until a plan is in flight."""
         with self.store() as store:
-            until(f"{flow} begins a batch", lambda: store.pending_plan(flow))
+            until(f"{flow} begins a batch", lambda: store.pending_plan(flow), pause_s=0.1)
 
     def claimable(self, flow: str, within_s: float) -> None:
         """Claim the lease and give it back."""

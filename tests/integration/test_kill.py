@@ -22,11 +22,9 @@ import pytest
 from databus import Batching
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.cli.terminal.exits import UNREACHABLE
-from databus.runtime.direct.lane import may_be_direct
 from databus.sandbox.connections import airflow_connections
 from tests.integration import shop_flow
 from tests.integration.conftest import World
-from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -70,15 +68,12 @@ def writing(shop: Shop) -> AbstractContextManager[None]:
 
 
 def finish(world: World, shop: Shop) -> None:
-    """Run until caught up, in large batches and without Spark where that can be.
-
-    A killed holder's session needs a moment to expire.
-    """
+    """Run until caught up, in large batches; a killed holder's session needs a moment to expire."""
     shop.flow = shop.flow.model_copy(update={"batching": Batching(max_wait=timedelta(seconds=0.2))})
     deadline = time.monotonic() + 120
     while True:
         try:
-            (run_locally if may_be_direct(shop.flow) else World.run)(world, shop.flow)
+            world.run(shop.flow)
         except Exception as error:
             if time.monotonic() > deadline or not getattr(error, "retryable", False):
                 raise

@@ -50,7 +50,7 @@ def test_rows_that_fail_fail_in_spark_too(fast: Any) -> None:
     assert set(found.failed) == set(_FAILING)
 
 
-@pytest.mark.parametrize("step", [9, 1])
+@pytest.mark.parametrize("step", [17, 1])
 def test_operators_of_every_pair_of_types(ours: Any, fast: Any, step: int) -> None:
     pairs = [f"{left} {sign} {right}" for sign in _BINARY for left in VALUES for right in VALUES if right != "p"]
     found = differ(ours if step == 1 else fast, pairs[::step], nasty(60))

@@ -277,10 +277,11 @@ def decode(log: Log) -> list[TableBatch]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_random_values_come_back(name: str) -> None:
+@pytest.mark.parametrize("examples", [12, 80])
+def test_random_values_come_back(name: str, examples: int) -> None:
     case = CASES[name]
 
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.one_of(st.none(), case.values), min_size=1, max_size=12))
     def check(values: list[Any]) -> None:
         log = Log()

@@ -29,7 +29,7 @@ from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.sources import memory_probe
 
 ROWS = int(os.environ.get("DATABUS_TEST_LARGE_ROWS", "450000"))
-EVENT_MIB = int(os.environ.get("DATABUS_TEST_LARGE_EVENT_MIB", "192"))
+EVENT_MIB = int(os.environ.get("DATABUS_TEST_LARGE_EVENT_MIB", "128"))
 BLOB_MIB = int(os.environ.get("DATABUS_TEST_LARGE_BLOB_MIB", "64"))
 COLUMNS = [int_col()]
 

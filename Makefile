@@ -47,7 +47,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs screenshot coverage test-lowest
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -121,9 +121,6 @@ lint: setup ## ruff, mypy (strict; of the tests, that what they name is there), 
 format: setup ## Format the code, and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-screenshot: setup java kernels ## The README's picture, docs/screenshots/run-tab.png: the tab of a run in Airflow, by Chromium
-	DATABUS_TEST_PICTURES="$(CURDIR)/docs/screenshots" $(BIN)/python -m pytest -q tests/e2e/test_screenshot.py
 
 docs: setup ## Build the documents' site into build/site, strictly (open build/site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -73,9 +73,9 @@ class Till:
     run: Run
 
 
-def till_run(airflow: AirflowWorld, name: str = "") -> Till:
+def till_run(airflow: AirflowWorld) -> Till:
     """Make a database, a suite file and a DAG file, change rows, and let Airflow run the flow over them."""
-    name = name or f"{PREFIX}{secrets.token_hex(3)}"  # another one each time: servers may stay between test runs
+    name = f"{PREFIX}{secrets.token_hex(3)}"  # another one each time: servers may stay between test runs
     with airflow.connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")
         for table in TABLES:

@@ -60,7 +60,7 @@ _OF_OTHERS = {"llvmlite": "mysql", "openlineage": "lineage", "google": "registry
 
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
-"""Minor releases of Python that were tried: those that the wheel asks for."""
+"""Minor releases of Python that the wheel asks for; how far they were tried, says docs/install/packages.md."""
 
 OLDEST_AIRFLOW, NEWEST_AIRFLOW = (3, 1), (3, 3)
 """Minor releases of Airflow that were tried; how far, says docs/install/packages.md."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_a_version_that_was_not_tried_is_a_warning_with_a_command(
 def test_a_python_that_was_not_tried_is_an_error_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int]
 ) -> None:
-    monkeypatch.setattr(doctor.sys, "version_info", version)
+    monkeypatch.setattr(sys, "version_info", version)
     (found,) = (f for f in doctor.examine_environment() if f.subject == "python")
     text = ".".join(map(str, version))
     assert (found.level, found.code) == (Level.ERROR, "environment_version")
@@ -64,7 +65,7 @@ def test_a_python_that_was_not_tried_is_an_error_with_the_way_out(
 
 @pytest.mark.parametrize("version", [OLDEST_PYTHON, NEWEST_PYTHON])
 def test_pythons_that_the_wheel_takes_are_well(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]) -> None:
-    monkeypatch.setattr(doctor.sys, "version_info", (*version, 1))
+    monkeypatch.setattr(sys, "version_info", (*version, 1))
     (found,) = (f for f in doctor.examine_environment() if f.subject == "python")
     assert found.level is Level.OK
 

@@ -16,6 +16,7 @@ from databus.core.errors.batch import TransformError
 from databus.expressions.errors import ExpressionError, SparkNeededError
 from databus.rows.columns import validity
 from databus.rows.flags import PARTIAL, UNJUDGED, flag_reason
+from databus.rows.frames.computed import ADDED
 from databus.rows.typed import arrow_type
 from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
 from databus.runtime.direct.stored_values import (
@@ -194,14 +195,14 @@ class BatchImages:
             new = compiled.evaluate({(VALUE, "row"): known}, len(known))
         if new.null_count:
             # An image leaves such a value out.
-            raise SparkNeededError(f"column {column.source} becomes NULL in a row that has a value")
+            raise SparkNeededError(f"column {column.source.lstrip(ADDED)} becomes NULL in a row that has a value")
         return _spread(new, given)
 
     def _texts(self, column: ColumnProgram, needed: Mask | None, *, as_bytes: bool) -> pa.Array:
         if column.computed is None:
             return text_values(self.batch, self.place(column.source), as_bytes=as_bytes)
         values = self.values(column, needed)
-        refuse_far_times(values, column.source)
+        refuse_far_times(values, column.source.lstrip(ADDED))
         return texts_of(values, column.computed.column, as_bytes=as_bytes)
 
 

@@ -174,11 +174,11 @@ class BatchImages:
         if not chosen:
             return pa.nulls(count, kind)
         inputs: dict[str, pa.Array] = {}
-        for name, each in computed.inputs:
-            if isinstance(each, str):
-                array = self.shape(each)
+        for name, given in computed.inputs:
+            if isinstance(given, str):
+                array = self.shape(given)
             else:  # flagged ones have no value here, which nothing is computed from
-                array = (self if each.computed is not None else self._unflagged).values(each, needed)
+                array = (self if given.computed is not None else self._unflagged).values(given, needed)
             inputs[name] = array if chosen == count else array.filter(pa.array(meant))
         return _spread(computed.evaluation.values(inputs, chosen), meant)
 

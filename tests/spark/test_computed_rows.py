@@ -231,6 +231,7 @@ def test_both_lanes_compute_from_columns_of_every_type(changes_of: Build) -> Non
     texts = {"t": "string", "u64": "decimal(38,0)", "money": "double", "day": "string", "at": "date", "wide": "string"}
     specs = [copies, Cast(texts), AddColumn(s="concat(took, doc, kind)"), Hash("c0", "c3", "c5"), Mask("c9", "s")]
     kinds = {**TYPES, **{f"c{k}": TYPES[name] for k, name in enumerate(names)}, "money": "double"}
+    del kinds["c9"]  # masked
     found = differing(kinds, direct(rows, specs), through_spark(changes_of, rows, specs))
     assert not found, (seed, found[:2])
     assert {"u64", "day"} <= set(HIDDEN)

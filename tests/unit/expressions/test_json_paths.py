@@ -32,6 +32,8 @@ def test_values_are_those_of_the_path() -> None:
     ]  # fmt: skip
     assert found("$[1]['odd key']", '[0, {"odd key": "y"}]') == ["y"]
     assert found("$[0]", "[null]", "[]") == ["null", None]  # an element that is null is one
+    # Jackson escapes what needs two halves, but not in a text that is given as it is.
+    assert found("$.a", '{"a":["é😀"]}', '{"a":"é😀"}') == ['["é\\uD83D\\uDE00"]', "é😀"]
 
 
 def test_what_java_writes_anew_is_left_to_spark_but_as_a_double() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 
@@ -132,3 +133,19 @@ def test_bases_are_converted_as_64_bits() -> None:
     assert number_texts.converted("1", 1, 10) is None
     with pytest.raises(ExpressionError, match="ARITHMETIC_OVERFLOW"):
         number_texts.converted("1" + "0" * 16, 16, 10)
+
+
+def test_small_decimals_are_rounded_as_large_ones_are() -> None:
+    r = random.Random(3)
+    edges = ["0", "0.0049", "0.0050", "-0.0050", "-0.0049", "99.9949", "99.9950", "-99.9950", "999.9949", "999.9950"]
+    texts = [*edges, *(f"{r.randrange(-(10**7), 10**7)}e-4" for _ in range(500))]
+    values = pa.array([*(Decimal(text) for text in texts), None], pa.decimal128(20, 4))
+    huge = pa.array([Decimal("9" * 16)], pa.decimal128(20, 4))
+    for digits, scale in ((20, 2), (5, 2), (12, 0), (4, 1), (3, 3)):
+        rescale = decimals.rescaled(digits, scale, fails=False)
+        # One large value sends all of them the long way.
+        long_way = rescale(pa.concat_arrays([values, huge]))[:-1]
+        found = rescale(values)
+        assert found.validate(full=True) is None
+        assert found.equals(long_way), (digits, scale)
+        assert rescale(values[7:]).equals(long_way[7:])

@@ -21,6 +21,8 @@ OUT_OF_RANGE: Final = "NUMERIC_VALUE_OUT_OF_RANGE"
 _EXACT = Context(prec=2_000, Emax=10**12, Emin=-(10**12))
 _WIDE = 76
 _MOST = 38
+_SMALL_DIGITS = 15
+"""Digits that a double, and so a small decimal, has for certain."""
 
 
 def on_array(function: Callable[[pa.Array], pa.Array]) -> Kernel:
@@ -51,10 +53,32 @@ def rescaled(
         kind = values.type
         if kind.scale <= scale and digits - scale >= kind.precision - kind.scale:
             return values.cast(pa.decimal128(digits, scale))
+        if mode == HALF_UP and (found := _rounded_small(values, digits, scale)) is not None:
+            return found
         wide = rounded_wide(values, scale, mode)
         return narrowed(wide, digits, scale, fails=fails, error=error)
 
     return rescale
+
+
+def _rounded_small(values: pa.Array, digits: int, scale: int) -> pa.Array | None:
+    """Return decimals rounded half up to fewer digits after the point, None unless all are small and fit."""
+    dropped = values.type.scale - scale
+    if not 0 < dropped <= _SMALL_DIGITS or not len(values):
+        return None
+    units, exact, valid = _small_units(values)
+    if not (exact | ~valid).all():
+        return None
+    units = np.where(valid, units, 0)
+    step = 10**dropped
+    size = (np.abs(units) + step // 2) // step
+    if digits <= _SMALL_DIGITS and size.max() >= 10**digits:
+        return None
+    words = np.empty((len(values), 2), np.int64)
+    words[:, 0] = np.where(units < 0, -size, size)
+    words[:, 1] = words[:, 0] >> 63
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little")) if values.null_count else None
+    return pa.Array.from_buffers(pa.decimal128(digits, scale), len(values), [bits, pa.py_buffer(words)])
 
 
 def rounded_wide(values: pa.Array, digits: int, mode: str) -> pa.Array:

@@ -56,7 +56,7 @@ def find(offsets: npt.NDArray[np.int32], data: Bytes, steps: Ints, name_offsets:
 @njit(cache=True, nogil=True)
 def _find_in(
     data: Bytes, p: int, end: int, steps: Ints, name_offsets: Ints, names: Bytes, stack: Any, counts: Ints
-) -> tuple[int, int, int]:
+) -> Any:
     """Return kind, start and stop of the value in one text.
 
     `depth` is the number of open objects and arrays. Those that lie on the path are the outermost ones, so that the

@@ -23,7 +23,7 @@ from databus.rows.json_kernels import gather
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]'*?][^.\[\]'*?]*|\[\d{1,9}\]|\['[^\s'\[\]*?][^'\[\]*?]*'\])+")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,15 @@ def _json(value: Any) -> str:
 def _quoted(value: str) -> str:
     if any("\ud800" <= c <= "\udfff" for c in value):
         raise SparkNeededError("a JSON text has half of a surrogate pair")
-    escaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", value)
-    return f'"{escaped}"'
+    return f'"{_ESCAPED.sub(_escape, value)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    units = character.encode("utf-16-be")  # beyond 16 bits Jackson writes both halves
+    return "".join(f"\\u{units[k]:02X}{units[k + 1]:02X}" for k in range(0, len(units), 2))
 
 
 def _spans(data: Any, starts: Any, stops: Any, chosen: Any) -> pa.StringArray:

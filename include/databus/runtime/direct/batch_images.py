@@ -16,6 +16,7 @@ from databus.core.errors.batch import TransformError
 from databus.expressions.errors import ExpressionError, SparkNeededError
 from databus.rows.columns import validity
 from databus.rows.flags import PARTIAL, UNJUDGED, flag_reason
+from databus.rows.frames.computed import ADDED
 from databus.rows.typed import arrow_type
 from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
 from databus.runtime.direct.stored_values import (
@@ -173,11 +174,11 @@ class BatchImages:
         if not chosen:
             return pa.nulls(count, kind)
         inputs: dict[str, pa.Array] = {}
-        for name, each in computed.inputs:
-            if isinstance(each, str):
-                array = self.shape(each)
+        for name, given in computed.inputs:
+            if isinstance(given, str):
+                array = self.shape(given)
             else:  # flagged ones have no value here, which nothing is computed from
-                array = (self if each.computed is not None else self._unflagged).values(each, needed)
+                array = (self if given.computed is not None else self._unflagged).values(given, needed)
             inputs[name] = array if chosen == count else array.filter(pa.array(meant))
         return _spread(computed.evaluation.values(inputs, chosen), meant)
 
@@ -194,14 +195,14 @@ class BatchImages:
             new = compiled.evaluate({(VALUE, "row"): known}, len(known))
         if new.null_count:
             # An image leaves such a value out.
-            raise SparkNeededError(f"column {column.source} becomes NULL in a row that has a value")
+            raise SparkNeededError(f"column {column.source.lstrip(ADDED)} becomes NULL in a row that has a value")
         return _spread(new, given)
 
     def _texts(self, column: ColumnProgram, needed: Mask | None, *, as_bytes: bool) -> pa.Array:
         if column.computed is None:
             return text_values(self.batch, self.place(column.source), as_bytes=as_bytes)
         values = self.values(column, needed)
-        refuse_far_times(values, column.source)
+        refuse_far_times(values, column.source.lstrip(ADDED))
         return texts_of(values, column.computed.column, as_bytes=as_bytes)
 
 

@@ -12,6 +12,7 @@ from databus.binlog.decoding.table_batch import TableBatch, Transactions
 from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
+from databus.rows.frames.computed import ADDED
 from databus.rows.frames.fields import Field
 from databus.rows.frames.holding import Failure, FlaggedInput, Holding
 from databus.rows.frames.leaving import Condition
@@ -64,7 +65,7 @@ class CompiledRows:
         sets = list(batch.presence_sets)
         for shown in table.columns:
             values = images.values(shown.program)
-            refuse_far_times(values, shown.column.name)
+            refuse_far_times(values, shown.column.name.lstrip(ADDED))
             if shown.added:
                 arrays.append(values)
                 columns.append(shown.column)

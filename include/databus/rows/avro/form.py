@@ -10,14 +10,15 @@ import pyarrow as pa
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.rows.avro.images import ALONE, NULL_BRANCH, encode, no_images
-from databus.rows.avro.shapes import TableShape, shape_in
+from databus.rows.avro.schemas import shape_in
+from databus.rows.avro.types import AvroField
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns
 from databus.rows.violations import ImageMarks
 from databus.rows.wire import images
 from databus.rows.wire.images import WireImages
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
-from databus.rows.wire.shapes import require_registered, wire_head
+from databus.rows.wire.shapes import TableShape, require_registered, wire_head
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class AvroForm:
         head = wire_head(self.schemas[batch.schema.schema_id].key)
         return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], head, "Avro")
 
-    def _shape(self, batch: TableBatch) -> TableShape | None:
+    def _shape(self, batch: TableBatch) -> TableShape[AvroField] | None:
         schema = batch.schema
         registered = self.schemas.get(schema.schema_id)
         if registered is None:

@@ -17,12 +17,11 @@ from databus.rows import json_images
 from databus.rows.columns import Bytes
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns, JsonImages
-from databus.rows.json_schema.schemas import is_text
-from databus.rows.json_schema.shapes import shape_in
+from databus.rows.json_schema.schemas import is_text, shape_in
 from databus.rows.keys import KeyEncoder, Rows, key_encoder
 from databus.rows.violations import ImageMarks
 from databus.rows.wire.keys import refuse_undecodable_keys
-from databus.rows.wire.shapes import require_registered, wire_head, written_columns
+from databus.rows.wire.shapes import TableShape, require_registered, wire_head
 
 _NOTHING: Bytes = np.zeros(0, np.uint8)
 
@@ -59,32 +58,32 @@ class JsonSchemaForm:
         Raises:
             DecodeError: it has other columns than are registered, or a value that is none of its column's type.
         """
-        registered = self._registered(batch)
-        if registered is None:
+        shape = self._shape(batch)
+        if shape is None:
             return JsonImages(np.zeros(batch.images.num_rows + 1, np.int64), _NOTHING)
-        wanted = self.columns.get(batch.schema.schema_id)
-        columns, places = written_columns(batch.schema, None if wanted is None else tuple(wanted))
-        for column, place in zip(columns, places, strict=True):
+        for place, column in shape.chosen:
             _refuse_others(batch, column, place)
         return json_images.encode(batch, self.columns)
 
     def keys(self, batch: TableBatch) -> KeyEncoder | None:
         """Return the encoder of a batch's keys, None of a table that is not wanted or has none."""
-        registered, encoder = self._registered(batch), key_encoder(batch)
-        if registered is None or encoder is None:
+        shape, encoder = self._shape(batch), key_encoder(batch)
+        if shape is None or encoder is None:
             return None
         place = {column.name: number for number, column in enumerate(batch.schema.columns)}
         refuse_undecodable_keys(batch, [place[name] for name in encoder.names], "JSON Schema")
-        return _FramedKeys(encoder.table, encoder.names, encoder.literals, encoder.carried, wire_head(registered.key))
+        head = wire_head(self.schemas[batch.schema.schema_id].key)
+        return _FramedKeys(encoder.table, encoder.names, encoder.literals, encoder.carried, head)
 
-    def _registered(self, batch: TableBatch) -> RegisteredSchemas | None:
+    def _shape(self, batch: TableBatch) -> TableShape[ColumnSchema] | None:
         schema = batch.schema
         registered = self.schemas.get(schema.schema_id)
-        if registered is not None:
-            wanted = self.columns.get(schema.schema_id)
-            shape = shape_in(schema, None if wanted is None else tuple(wanted))
-            require_registered(schema, registered, "JSON", shape.form)
-        return registered
+        if registered is None:
+            return None
+        wanted = self.columns.get(schema.schema_id)
+        shape = shape_in(schema, None if wanted is None else tuple(wanted))
+        require_registered(schema, registered, "JSON", shape.form)
+        return shape
 
 
 def json_schema_form(form: JsonSchemaForm, marks: ImageMarks | None = None) -> ImageForm:

@@ -6,13 +6,15 @@ DECIMAL is a number with the title of Connect's Decimal.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from databus.core.tables.schemas import ColumnSchema
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.rows.wire.shapes import TableShape, Wanted, key_columns, written_columns
 
 Schema = dict[str, Any]
 
@@ -100,6 +102,24 @@ def columns_in(schema: Any) -> Mapping[str, Schema]:
         return {str(name): _unplaced(found) for name, found in image["properties"].items()}
     except (KeyError, IndexError, TypeError, AttributeError):
         return {}
+
+
+def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequence[int]) -> TableShape[ColumnSchema]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table at the source, with its primary key.
+        written: columns of its images, in their order.
+        places: number of each at the source.
+    """
+    key = key_columns(table)
+    return TableShape(tuple(zip(places, written, strict=True)), key, fingerprint(written, key))
+
+
+@functools.lru_cache(maxsize=1000)
+def shape_in(table: TableSchema, wanted: Wanted) -> TableShape[ColumnSchema]:
+    """Return the shape of a table's records, of its columns (name at the source, name in the image) or of all."""
+    return shape_of(table, *written_columns(table, wanted))
 
 
 def fingerprint(columns: Sequence[ColumnSchema], key: Sequence[ColumnSchema]) -> str:

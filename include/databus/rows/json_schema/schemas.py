@@ -51,7 +51,7 @@ def column_schema(column: ColumnSchema) -> Schema:
 
 def is_text(column: ColumnSchema) -> bool:
     """Return whether a column's values are texts in JSON, so that any text may stand for one."""
-    return column_schema(column)["type"] == "string"
+    return bool(column_schema(column)["type"] == "string")
 
 
 def key_schema(topic: str, columns: Sequence[ColumnSchema], former: Mapping[str, Schema] | None = None) -> Schema:

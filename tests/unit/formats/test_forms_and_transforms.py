@@ -17,6 +17,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from databus.rows.avro.shapes import shape_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,6 @@ from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SinkPlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.rows.avro.schemas import envelope_schema
-from databus.rows.avro.shapes import shape_of
 from databus.rows.emit import emit
 from databus.rows.frames.computed import computed_column
 from databus.rows.image_form import json_form

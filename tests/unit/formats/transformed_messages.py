@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+from databus.rows.avro.shapes import TableShape, shape_of
 
 from databus import Flow, Kafka, Mock
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent
@@ -18,7 +19,6 @@ from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
 from databus.rows.avro.schemas import envelope_schema, key_schema
-from databus.rows.avro.shapes import TableShape, shape_of
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
 from databus.runtime.direct.lane import image_columns, is_direct

@@ -17,8 +17,7 @@ from databus.core.errors.sink import SinkSettingError
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.rows import json_images
 from databus.rows.protobuf.form import ProtobufForm, encode, field_framing
-from databus.rows.protobuf.schemas import FormerField, fingerprint, key_schema, value_schema
-from databus.rows.protobuf.shapes import shape_in
+from databus.rows.protobuf.schemas import FormerField, fingerprint, key_schema, shape_in, value_schema
 from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, numbered, protobuf_fields, varint
 from databus.rows.wire.keys import wire_key_encoder
 from databus.schema_registry.client import RegisteredSchema

@@ -16,7 +16,7 @@ from databus.core.errors.sink import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.avro.shapes import shape_in
+from databus.rows.avro.schemas import shape_in
 from databus.rows.emit import emit
 from databus.rows.image_form import ImageForm
 from databus.rows.wire.shapes import wire_head

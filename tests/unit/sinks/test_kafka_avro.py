@@ -25,8 +25,7 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.avro.schemas import envelope_schema, key_schema
-from databus.rows.avro.shapes import shape_in
+from databus.rows.avro.schemas import envelope_schema, key_schema, shape_in
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.wire.shapes import wire_head

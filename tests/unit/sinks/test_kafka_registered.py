@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.core.errors.config import ConfigError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.registered_schemas import RegisteredSchemas
@@ -32,11 +33,14 @@ from databus.core.tables.schemas import TableSchema
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.wire.shapes import wire_head
+from databus.schema_registry import decoder
 from databus.schema_registry.client import RegisteredSchema
+from databus.schema_registry.settings import RegistrySettings
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 from databus.sinks.kafka.registered.descriptions import FORMATS, Description
 from databus.sinks.kafka.registered.encoder import RegisteredEncoder, encoder_of
+from databus.sinks.kafka.registered.reading import JsonMessages, RegisteredMessages
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import MessageTally
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
@@ -288,3 +292,38 @@ def test_numbers_are_stored_where_there_are_some() -> None:
     plain = RegisteredSchemas("t", 7, "f", 5)
     assert plain.to_json() == {"topic": "t", "value": 7, "form": "f", "key": 5}
     assert RegisteredSchemas.from_json(plain.to_json()) == plain
+
+
+@dataclass(frozen=True)
+class Read:
+    """Kafka message, as a consumer gives it."""
+
+    given: tuple[bytes | None, bytes | None]
+
+    def key(self) -> bytes | None:
+        return self.given[0]
+
+    def value(self) -> bytes | None:
+        return self.given[1]
+
+
+@both
+def test_records_are_looked_at_as_those_in_json_are(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, made = description(form, SCHEMA), encoded(form, batch(SCHEMA, CHANGES[:1]))
+    kinds = {7: told.value, 5: told.key}
+    monkeypatch.setattr(decoder, "registered", lambda _, number: RegisteredSchema(number, "PROTOBUF", kinds[number]))
+    registry = RegistrySettings(f"r_{form}", "http://registry:8081")
+    messages: Any = JsonMessages() if form == "json_schema" else RegisteredMessages(registry, form)
+    read = messages.decoded(Read((made["key"][0].as_py(), made["value"][0].as_py())))
+    assert read.key() == b'{"id":1}'
+    value = json.loads(read.value())
+    assert (value["source"]["pos"], value["source"]["row"], value["op"]) == (104, 0, "c")
+    assert (value["after"]["note"], value["after"]["raw"], value["after"]["big"]) == ("ä", "AA==", 2**64 - 1)
+    gone = messages.decoded(Read((made["key"][0].as_py(), None)))
+    assert (gone.key(), gone.value()) == (b'{"id":1}', None)
+
+
+def test_a_subject_whose_newest_schema_is_no_proto_text_is_named() -> None:
+    newest = {f"{TOPIC}-value": RegisteredSchema(3, "PROTOBUF", "message {")}
+    with pytest.raises(SinkSettingError, match="Protobuf schema 3, the newest of its subject, is not understood"):
+        description("protobuf", SCHEMA, newest)

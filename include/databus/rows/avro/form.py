@@ -11,14 +11,15 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
 from databus.rows.avro.images import ALONE, NULL_BRANCH, encode, no_images
-from databus.rows.avro.shapes import TableShape, shape_in
+from databus.rows.avro.schemas import shape_in
+from databus.rows.avro.types import AvroField
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns
 from databus.rows.violations import ImageMarks
 from databus.rows.wire import images
 from databus.rows.wire.images import WireImages
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
-from databus.rows.wire.shapes import require_registered, wire_head
+from databus.rows.wire.shapes import TableShape, require_registered, wire_head
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class AvroForm:
         require_registered(schema, registered, "Avro", shape.form)
         return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], wire_head(registered.key), "Avro")
 
-    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape:
+    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[AvroField]:
         wanted = self.columns.get(shown.schema_id)
         return shape_in(shown, None if wanted is None else tuple(wanted), stored)
 

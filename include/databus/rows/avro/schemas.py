@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from databus.rows.avro.types import FLAGS, AvroField, avro_namespace
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.rows.avro.types import FLAGS, AvroField, avro_fields, avro_namespace
+from databus.rows.wire.shapes import TableShape, Wanted, key_columns, written_columns
 
 _DEBEZIUM_SOURCES = ("mysql", "mariadb")
 """Connectors whose `Source` record has the name of Debezium's, of which it has all fields."""
@@ -55,6 +58,34 @@ def envelope_schema(topic: str, fields: Sequence[AvroField], connector: str) -> 
 def text_of(schema: Mapping[str, Any]) -> str:
     """Return a schema as one JSON text, always the same."""
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+
+
+def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequence[int]) -> TableShape[AvroField]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table at the source, with its primary key.
+        written: columns of its images, in their order.
+        places: number of each at the source.
+
+    Raises:
+        SinkSettingError: names that Avro does not tell apart.
+    """
+    fields = avro_fields(table.full_name, written)
+    key = avro_fields(table.full_name, key_columns(table), key=True)
+    return TableShape(tuple(zip(places, fields, strict=True)), key, fingerprint(fields, key))
+
+
+@functools.lru_cache(maxsize=1000)
+def shape_in(table: TableSchema, wanted: Wanted, stored: TableSchema | None = None) -> TableShape[AvroField]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table as its images are.
+        wanted: (name at the source, name in the image) of its columns; None for all of them.
+        stored: the table at the source, whose keys the records have; None where it is the same.
+    """
+    return shape_of(stored or table, *written_columns(table, wanted))
 
 
 def fingerprint(*fields: Sequence[AvroField]) -> str:

@@ -17,12 +17,11 @@ from databus.rows import json_images
 from databus.rows.columns import Bytes
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns, JsonImages
-from databus.rows.json_schema.schemas import is_text
-from databus.rows.json_schema.shapes import shape_in
+from databus.rows.json_schema.schemas import is_text, shape_in
 from databus.rows.keys import KeyEncoder, Rows, key_encoder
 from databus.rows.violations import ImageMarks
 from databus.rows.wire.keys import refuse_undecodable_keys
-from databus.rows.wire.shapes import Wanted, require_registered, wire_head, written_columns
+from databus.rows.wire.shapes import TableShape, require_registered, wire_head
 
 _NOTHING: Bytes = np.zeros(0, np.uint8)
 
@@ -61,8 +60,7 @@ class JsonSchemaForm:
         """
         if batch.schema.schema_id not in self.schemas:
             return JsonImages(np.zeros(batch.images.num_rows + 1, np.int64), _NOTHING)
-        columns, places = written_columns(batch.schema, self._wanted(batch.schema))
-        for column, place in zip(columns, places, strict=True):
+        for place, column in self._shape(batch.schema).chosen:
             _refuse_others(batch, column, place)
         return json_images.encode(batch, self.columns)
 
@@ -80,17 +78,18 @@ class JsonSchemaForm:
         registered = self.schemas.get(schema.schema_id)
         if registered is None:
             return None
-        require_registered(schema, registered, "JSON", shape_in(shown, self._wanted(shown), schema).form)
+        require_registered(schema, registered, "JSON", self._shape(shown, schema).form)
         encoder = key_encoder(batch)
         if encoder is None:
             return None
         place = {column.name: number for number, column in enumerate(schema.columns)}
         refuse_undecodable_keys(batch, [place[name] for name in encoder.names], "JSON Schema")
-        return _FramedKeys(encoder.table, encoder.names, encoder.literals, encoder.carried, wire_head(registered.key))
+        head = wire_head(registered.key)
+        return _FramedKeys(encoder.table, encoder.names, encoder.literals, encoder.carried, head)
 
-    def _wanted(self, schema: TableSchema) -> Wanted:
-        wanted = self.columns.get(schema.schema_id)
-        return None if wanted is None else tuple(wanted)
+    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[ColumnSchema]:
+        wanted = self.columns.get(shown.schema_id)
+        return shape_in(shown, None if wanted is None else tuple(wanted), stored)
 
 
 def json_schema_form(form: JsonSchemaForm, marks: ImageMarks | None = None) -> ImageForm:

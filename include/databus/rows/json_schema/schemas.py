@@ -6,13 +6,15 @@ DECIMAL is a number with the title of Connect's Decimal.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from databus.core.tables.schemas import ColumnSchema
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.rows.wire.shapes import TableShape, Wanted, key_columns, written_columns
 
 Schema = dict[str, Any]
 
@@ -49,7 +51,7 @@ def column_schema(column: ColumnSchema) -> Schema:
 
 def is_text(column: ColumnSchema) -> bool:
     """Return whether a column's values are texts in JSON, so that any text may stand for one."""
-    return column_schema(column)["type"] == "string"
+    return bool(column_schema(column)["type"] == "string")
 
 
 def key_schema(topic: str, columns: Sequence[ColumnSchema], former: Mapping[str, Schema] | None = None) -> Schema:
@@ -100,6 +102,30 @@ def columns_in(schema: Any) -> Mapping[str, Schema]:
         return {str(name): _unplaced(found) for name, found in image["properties"].items()}
     except (KeyError, IndexError, TypeError, AttributeError):
         return {}
+
+
+def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequence[int]) -> TableShape[ColumnSchema]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table at the source, with its primary key.
+        written: columns of its images, in their order.
+        places: number of each at the source.
+    """
+    key = key_columns(table)
+    return TableShape(tuple(zip(places, written, strict=True)), key, fingerprint(written, key))
+
+
+@functools.lru_cache(maxsize=1000)
+def shape_in(table: TableSchema, wanted: Wanted, stored: TableSchema | None = None) -> TableShape[ColumnSchema]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table as its images are.
+        wanted: (name at the source, name in the image) of its columns; None for all of them.
+        stored: the table at the source, whose keys the records have; None where it is the same.
+    """
+    return shape_of(stored or table, *written_columns(table, wanted))
 
 
 def fingerprint(columns: Sequence[ColumnSchema], key: Sequence[ColumnSchema]) -> str:

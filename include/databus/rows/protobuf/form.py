@@ -12,7 +12,7 @@ from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
 from databus.rows.image_form import JSON_CHANGES, ImageForm
 from databus.rows.json_images import ImageColumns
-from databus.rows.protobuf.shapes import TableShape, shape_in
+from databus.rows.protobuf.schemas import shape_in
 from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, delimited, tag
 from databus.rows.violations import ImageMarks
 from databus.rows.wire import images
@@ -20,7 +20,7 @@ from databus.rows.wire.columns import column_writer
 from databus.rows.wire.images import WireImages, flags_of, images_of
 from databus.rows.wire.kernels import Framing, framing
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
-from databus.rows.wire.shapes import require_registered, wire_head
+from databus.rows.wire.shapes import TableShape, require_registered, wire_head
 
 FIRST_MESSAGE = b"\0"
 """Indexes of the message type behind the schema's id: the first of the file (Confluent's wire format)."""
@@ -68,7 +68,7 @@ class ProtobufForm:
         framed = [(field, field_framing(field, n)) for field, n in zip(shape.key, registered.key_numbers, strict=True)]
         return wire_key_encoder(batch, framed, wire_head(registered.key) + FIRST_MESSAGE, "Protobuf")
 
-    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape:
+    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[ProtobufField]:
         wanted = self.columns.get(shown.schema_id)
         return shape_in(shown, None if wanted is None else tuple(wanted), stored)
 

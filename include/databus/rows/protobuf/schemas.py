@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.rows.avro.types import FLAGS, avro_namespace
-from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField
+from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, protobuf_fields
+from databus.rows.wire.shapes import TableShape, Wanted, key_columns, written_columns
 
 BEFORE, AFTER, SOURCE, OP, TS_MS, TRANSACTION = range(1, 7)
 """Numbers of the envelope's fields."""
@@ -98,6 +101,34 @@ def value_schema(
         ),
     ]
     return _file(topic, _message("Envelope", body))
+
+
+def shape_of(table: TableSchema, written: Sequence[ColumnSchema], places: Sequence[int]) -> TableShape[ProtobufField]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table at the source, with its primary key.
+        written: columns of its images, in their order.
+        places: number of each at the source.
+
+    Raises:
+        SinkSettingError: names that Protobuf does not tell apart.
+    """
+    fields = protobuf_fields(table.full_name, written)
+    key = protobuf_fields(table.full_name, key_columns(table), key=True)
+    return TableShape(tuple(zip(places, fields, strict=True)), key, fingerprint(fields, key))
+
+
+@functools.lru_cache(maxsize=1000)
+def shape_in(table: TableSchema, wanted: Wanted, stored: TableSchema | None = None) -> TableShape[ProtobufField]:
+    """Return the shape of a table's records.
+
+    Args:
+        table: the table as its images are.
+        wanted: (name at the source, name in the image) of its columns; None for all of them.
+        stored: the table at the source, whose keys the records have; None where it is the same.
+    """
+    return shape_of(stored or table, *written_columns(table, wanted))
 
 
 def fingerprint(*fields: Sequence[ProtobufField]) -> str:

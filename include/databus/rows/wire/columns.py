@@ -42,7 +42,7 @@ class WireField(Protocol):
 
     @property
     def base(self) -> str:
-        """How it is written: int, long, unsigned (64 bits), float, double, boolean, string or bytes."""
+        """Form of its values: int, long, unsigned (64 bits), float, double, boolean, string or bytes."""
         ...
 
     @property

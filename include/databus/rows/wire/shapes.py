@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from databus.core.errors.source import DecodeError
 from databus.core.state.registered_schemas import RegisteredSchemas
@@ -14,6 +15,24 @@ MAGIC = b"\0"
 
 Wanted = tuple[tuple[str, str], ...] | None
 """Columns of an image: (name at the source, name in the image); None for all."""
+
+
+Field = TypeVar("Field")
+
+
+@dataclass(frozen=True)
+class TableShape(Generic[Field]):
+    """Shape of a table's records.
+
+    Attributes:
+        chosen: number of the column at the source, and its field, of each column of an image.
+        key: fields of the key.
+        form: fingerprint of both.
+    """
+
+    chosen: tuple[tuple[int, Field], ...]
+    key: tuple[Field, ...]
+    form: str
 
 
 def wire_head(schema_id: int) -> bytes:

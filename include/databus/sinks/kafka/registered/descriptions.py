@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 from databus.core.errors.sink import SinkSettingError
 from databus.core.tables.schemas import TableSchema
 from databus.rows.avro import schemas as avro
-from databus.rows.avro import shapes as avro_shapes
 from databus.rows.json_schema import schemas as json_schema
-from databus.rows.json_schema import shapes as json_shapes
 from databus.rows.protobuf import schemas as protobuf
-from databus.rows.protobuf import shapes as protobuf_shapes
 from databus.rows.protobuf.schemas import FormerField
 from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, numbered
 
@@ -69,15 +66,16 @@ Raises SinkSettingError for names that the format does not tell apart, or a newe
 
 
 def _avro(table: TableSchema, written: TableSchema, topic: str, connector: str, newest: Newest) -> Description:  # noqa: ARG001 - its fields have no numbers
-    shape = avro_shapes.shape_of(table, written.columns, range(len(written.columns)))
+    shape = avro.shape_of(table, written.columns, range(len(written.columns)))
     value = avro.envelope_schema(topic, [field for _, field in shape.chosen], connector)
     key = avro.text_of(avro.key_schema(topic, shape.key)) if shape.key else ""
     return Description(avro.text_of(value), key, shape.form)
 
 
 def _json_schema(table: TableSchema, written: TableSchema, topic: str, connector: str, newest: Newest) -> Description:
-    shape, subjects = json_shapes.shape_of(table, written.columns), Subjects(topic)
-    value = json_schema.value_schema(topic, shape.columns, connector, _former_columns(newest(subjects.value)))
+    shape, subjects = json_schema.shape_of(table, written.columns, range(len(written.columns))), Subjects(topic)
+    columns = [column for _, column in shape.chosen]
+    value = json_schema.value_schema(topic, columns, connector, _former_columns(newest(subjects.value)))
     key = ""
     if shape.key:
         key = avro.text_of(json_schema.key_schema(topic, shape.key, _former_columns(newest(subjects.key))))
@@ -85,7 +83,7 @@ def _json_schema(table: TableSchema, written: TableSchema, topic: str, connector
 
 
 def _protobuf(table: TableSchema, written: TableSchema, topic: str, connector: str, newest: Newest) -> Description:  # noqa: ARG001 - its messages do not name it
-    shape = protobuf_shapes.shape_of(table, written.columns, range(len(written.columns)))
+    shape = protobuf.shape_of(table, written.columns, range(len(written.columns)))
     subjects = Subjects(topic)
     values = _Numbered.of([field for _, field in shape.chosen], newest(subjects.value), ("Envelope", "Value"))
     value = protobuf.value_schema(topic, values.fields, values.former)

@@ -1,9 +1,10 @@
-"""Encoder of formats with a registry: what they have in common."""
+"""Encoder of formats with a registry: what they have in common, and that of JSON Schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +12,11 @@ import pyarrow.compute as pc
 from databus.core.errors.source import DecodeError
 from databus.core.state.plan import Plan
 from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.image_form import FORM_KEY
+from databus.formats.row_runs import by_table
+from databus.rows.image_form import FORM_KEY, ImageForm
+from databus.rows.json_schema.form import JsonSchemaForm, json_schema_form
+from databus.rows.wire.shapes import wire_head
+from databus.sinks import envelope_text
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 from databus.sinks.kafka.spec import Kafka
@@ -37,6 +42,21 @@ class RegisteredEncoder(KafkaEncoder):
         return {"key": rows[FORM_KEY], CANONICAL_KEY: rows["key"]}
 
 
+@dataclass(frozen=True)
+class JsonSchemaEncoder(RegisteredEncoder):
+    """Encodes the rows of one plan in JSON that a registered schema describes."""
+
+    def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
+        """Return the form in which it takes images; see `ImageEncoder`."""
+        return json_schema_form(JsonSchemaForm(columns, self.schemas), marks)
+
+    def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+        """Return the records' values."""
+        require_small_ordinals(rows, "JSON Schema")
+        heads = {number: wire_head(found.value) for number, found in self.schemas.items()}
+        return envelope_text.debezium(rows, self.plan, by_table(rows, heads, {}))
+
+
 def require_small_ordinals(rows: pa.RecordBatch, form: str) -> None:
     """Refuse rows whose number in their transaction is no int.
 
@@ -57,6 +77,4 @@ def encoder_of(spec: Kafka, plan: Plan) -> RegisteredEncoder:
         from databus.sinks.kafka.registered.protobuf import ProtobufEncoder
 
         return ProtobufEncoder(spec, plan)
-    from databus.sinks.kafka.registered.json_schema import JsonSchemaEncoder
-
     return JsonSchemaEncoder(spec, plan)

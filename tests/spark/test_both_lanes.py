@@ -17,6 +17,7 @@ from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.state.plan import SourcePlan
 from databus.runtime import batch as stages
 from databus.runtime.direct.both_lanes import shared_task, with_heads
+from databus.runtime.direct.lane import dispatch_direct
 from databus.runtime.direct.row_counts import TaskCounts
 from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.direct.stored_values import SparkNeededError
@@ -136,7 +137,7 @@ def test_a_table_that_needs_spark_is_remembered(
         raise error
 
     monkeypatch.setattr(DirectTask, "write", refusing)
-    monkeypatch.setattr(stages, "dispatch_direct", in_this_process(stages.dispatch_direct))
+    monkeypatch.setattr(stages, "dispatch_direct", in_this_process(dispatch_direct))
     assert outcome(*moved(spark, flow)) == expected
     assert taken == [frozenset(), *[frozenset({"shop.people"})] * 3]
 

@@ -144,7 +144,7 @@ LANES: dict[str, Lanes] = {"direct": frozenset(), "both": APART, "others": froze
         ("both", "direct"),
         ("both", "others"),
         ("direct", "both"),
-        ("spark", "both"),
+        ("others", "both"),
     ],
 )
 def test_a_plan_goes_on_in_other_lanes(

@@ -135,7 +135,7 @@ def here(placed: Any, task: DirectTask) -> list[Any]:
 LANES: dict[str, Lanes] = {"direct": frozenset(), "both": APART, "others": frozenset({"shop.orders"}), "spark": None}
 
 
-@pytest.mark.parametrize("taken", [False, True], ids=["commit lost", "commit taken"])
+@pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -144,7 +144,7 @@ LANES: dict[str, Lanes] = {"direct": frozenset(), "both": APART, "others": froze
         ("both", "direct"),
         ("both", "others"),
         ("direct", "both"),
-        ("spark", "both"),
+        ("others", "both"),
     ],
 )
 def test_a_plan_goes_on_in_other_lanes(

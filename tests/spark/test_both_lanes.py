@@ -18,6 +18,7 @@ from databus.core.state.plan import SourcePlan
 from databus.expressions.errors import SparkNeededError
 from databus.runtime import batch as stages
 from databus.runtime.direct.both_lanes import shared_task, with_heads
+from databus.runtime.direct.lane import dispatch_direct
 from databus.runtime.direct.row_counts import TaskCounts
 from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.direct.task import DirectTask
@@ -129,17 +130,14 @@ def test_a_table_that_needs_spark_is_remembered(
     flow = flow.model_copy(update={"batching": flow.batching.model_copy(update={"max_rows": 10})})
     expected = outcome(*moved(spark, flow))
     taken.clear()
-    write = DirectTask.write
 
-    def refusing(task: DirectTask, slot: int, beside: Any = None) -> tuple[WriteReceipt, TaskCounts]:
-        if beside is None:
-            error = SparkNeededError("a value")
-            error.table = "shop.people"
-            raise error
-        return write(task, slot, beside)
+    def refusing(_task: DirectTask, _slot: int) -> tuple[WriteReceipt, TaskCounts]:
+        error = SparkNeededError("a value")
+        error.table = "shop.people"
+        raise error
 
     monkeypatch.setattr(DirectTask, "write", refusing)
-    monkeypatch.setattr(stages, "dispatch_direct", in_this_process(stages.dispatch_direct))
+    monkeypatch.setattr(stages, "dispatch_direct", in_this_process(dispatch_direct))
     assert outcome(*moved(spark, flow)) == expected
     assert taken == [frozenset(), *[frozenset({"shop.people"})] * 3]
 
@@ -165,7 +163,7 @@ def test_every_slot_has_a_task(spark: Any) -> None:
     """Spark's rows are of slot 1 alone; slots 0 and 2 have a task all the same, and each knows its number."""
 
     class Told:
-        def write(self, slot: int, beside: Any) -> tuple[int, list[int]]:
+        def write_among(self, slot: int, beside: Any) -> tuple[int, list[int]]:
             return slot, [place for batch in beside for place in batch["place"].to_pylist()]
 
     schema = "slot int, value binary, log string, place bigint, ordinal bigint, part smallint, image variant"

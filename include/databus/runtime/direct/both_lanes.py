@@ -185,7 +185,7 @@ def shared_task(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
         answer: Any
         try:
-            receipt, counts = task.write(slot, rows())
+            receipt, counts = task.write_among(slot, rows())
             answer = receipt, counts, given
         except DatabusError as error:
             answer = error

@@ -72,18 +72,23 @@ class DirectTask:
     passed: frozenset[str] | None = None
     program: RowProgram | None = None
 
-    def write(self, slot: int, beside: Iterable[pa.RecordBatch] | None = None) -> tuple[WriteReceipt, TaskCounts]:
+    def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
 
         Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
 
-        Args:
-            slot: number of the slot.
-            beside: encoded rows of the slot from Spark, of other tables, in log order: they are written at their places
-                among those read here, and not counted. None where there are no such tables.
-
         Raises:
             DatabusError: what reading or writing raised.
+        """
+        return self.write_among(slot, None)
+
+    def write_among(self, slot: int, beside: Iterable[pa.RecordBatch] | None) -> tuple[WriteReceipt, TaskCounts]:
+        """Write the rows of one slot among rows of other tables; see `write`.
+
+        Args:
+            slot: number of the slot.
+            beside: encoded rows of the slot from Spark, in log order: they are written at their places among those read
+                here, and not counted. None for none.
         """
         mine = self.keeps_held and slot == 0
         keep_held = mine and not isinstance(self.encoder, ImageEncoder)

@@ -119,18 +119,6 @@ class ShownBatch:
     stored: TableBatch
     at: npt.NDArray[np.int32] | None = None
 
-    @classmethod
-    def of(
-        cls, batch: TableBatch, program: RowProgram, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
-    ) -> ShownBatch:
-        """Return a decoded batch as a program leaves it, with the images `before` and `after` of its rows.
-
-        Raises:
-            DatabusError: see `RowProgram.shown`.
-        """
-        chosen, at = needed_images(batch, before, after)
-        return cls(program.shown(chosen), chosen, at)
-
     def images(self, encode: Callable[[TableBatch], Images]) -> Images:
         """Return the images as `encode` writes them, at the places of the decoded ones."""
         written = encode(self.batch)

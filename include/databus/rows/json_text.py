@@ -31,7 +31,7 @@ def json_literals(array: pa.Array, column: ColumnSchema) -> pa.StringArray:
         DecodeError: a column type that cannot stand in a key.
     """
     kind = array.type
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return array.cast(pa.string())
     if pa.types.is_decimal128(kind):
         return _decimals(array)

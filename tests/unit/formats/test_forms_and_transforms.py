@@ -284,10 +284,7 @@ class Doubling:
         return replace(
             batch,
             schema=replace(batch.schema, columns=(*batch.schema.columns, *ADDED)),
-            images=pa.RecordBatch.from_arrays(
-                [*batch.images.columns, twice, days, odd, none],
-                names=[*batch.images.schema.names, *(c.name for c in ADDED)],
-            ),
+            images=pa.RecordBatch.from_arrays([*batch.images.columns, twice, days, odd, none], names=names),
             presence_sets=tuple(np.append(carried, [True] * len(ADDED)) for carried in batch.presence_sets),
         )
 

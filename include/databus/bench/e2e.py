@@ -62,7 +62,7 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
     }
     say(told("our path", rows, plain))
     details: dict[str, Any] = {"rows": rows, "warm_up_rows": warm, "ours": asdict(plain)}
-    checked = None
+    checked: OurRun | None = None
     if options.checks:
         checked, cost = with_checks(sandbox, ours, start, options, plain, say)
         details["ours_with_checks"] = asdict(checked)
@@ -77,7 +77,7 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
         done[variant.name] = reconciled(sandbox, variant.name, found, rows)
         say(told(f"our path {variant.said}", rows, found))
         details[f"ours_{variant.name}"] = asdict(found)
-    theirs = {} if peers is None else beside(peers, rows, say)
+    theirs: dict[str, PeerRun] = {} if peers is None else beside(peers, rows, say)
     if peers is not None:
         # At least once: after the restart it may repeat some of the warm-up, so that it is done that much too early.
         details["debezium_repeated_rows"] = {name: run.rows - rows for name, run in theirs.items()}

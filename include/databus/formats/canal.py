@@ -21,7 +21,7 @@ from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.formats.literals import base_type, spaced
 from databus.formats.row_runs import MessageFacts, by_table, flag_member, runs
 from databus.rows.image_form import FORM_KEY
-from databus.rows.json_images import shown
+from databus.rows.json_images import named, shown
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import json_literals, quoted
 from databus.rows.keys import key_literals, with_exceptions
@@ -34,10 +34,12 @@ _JDBC = {
     "decimal": 3, "year": 12, "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "char": 1, "varchar": 12,
     "tinytext": 2005, "text": 2005, "mediumtext": 2005, "longtext": 2005, "enum": 4, "set": -7, "json": 12,
     "binary": 2004, "varbinary": 2004, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004,
-    "geometry": 2004,
+    "geometry": 2004, "boolean": 16,
 }  # fmt: skip
 """Base type → java.sql.Types, as Canal gives it."""
 _OTHER = 12
+_UNQUOTED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+"""Arrow types whose JSON literals are no texts."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class CanalValues:
             texts = pa.array([None if v is None else v.decode("latin-1") for v in array.to_pylist()], pa.string())
             return with_exceptions(quoted(texts), exceptions)
         literals = json_literals(array, schema)
-        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
+        if any(of(array.type) for of in _UNQUOTED):
             literals = quoted(literals)
+        if pa.types.is_floating(array.type):
+            literals = named(literals, array)
         return spaced(with_exceptions(literals, exceptions), array.type)
 
     def key_literals(self, batch: TableBatch, column: int) -> pa.StringArray:

@@ -26,6 +26,7 @@ _PLAIN = {
     "bigint": "int64",
     "float": "float",
     "double": "double",
+    "boolean": "boolean",
 }
 _UNSIGNED = {"smallint": "int32", "int": "int64"}
 _LOGICAL = {

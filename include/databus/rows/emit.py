@@ -14,7 +14,7 @@ from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, Ta
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
-from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images, ShownBatch
+from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images, ShownBatch, needed_images
 from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
@@ -111,7 +111,8 @@ def emit(
     else:
         refuse_too_large(batch)
         rows = rows.judged(form.program, batch, transactions)
-        shown = ShownBatch.of(batch, transactions, form.program, (rows.before, rows.after))
+        chosen, at = needed_images(batch, rows.before, rows.after)
+        shown = ShownBatch(form.program.shown(chosen, transactions), chosen, at)
     keys = form.keys(batch, shown.batch.schema) if form.keys is not None else None
     if form.values is not None:
         keys = key_encoder(batch, form.values.key_literals)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch, Transactions
+from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.core.tables.schemas import TableSchema
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
@@ -124,22 +124,6 @@ class ShownBatch:
     batch: TableBatch
     stored: TableBatch
     at: npt.NDArray[np.int32] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        batch: TableBatch,
-        transactions: Transactions,
-        program: RowProgram,
-        rows: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
-    ) -> ShownBatch:
-        """Return a decoded batch as a program leaves it, with the images (before, after) of its rows.
-
-        Raises:
-            DatabusError: see `RowProgram.shown`.
-        """
-        chosen, at = needed_images(batch, *rows)
-        return cls(program.shown(chosen, transactions), chosen, at)
 
     def images(self, encode: Callable[[TableBatch], Images]) -> Images:
         """Return the images as `encode` writes them, at the places of the decoded ones."""

@@ -220,9 +220,20 @@ def shown(value: str | bytes | LargeValue) -> str:
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 
+def named(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
+    """Return literals of floating-point numbers with the names of computed ones that JSON has no number for."""
+    unnamed = pc.fill_null(pc.invert(pc.is_finite(values)), False)
+    if not pc.any(unnamed).as_py():
+        return literals
+    found = values.filter(unnamed).to_pylist()
+    names = ['"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"' for value in found]  # noqa: PLR0124
+    return pc.replace_with_mask(literals, unnamed, pa.array(names, pa.string()))
+
+
 def with_points(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
     """Give whole floating-point numbers their ".0", which sets them apart from integers; keys go without."""
-    whole = pc.fill_null(pc.equal(pc.floor(values), values), False)
+    literals = named(literals, values)
+    whole = pc.fill_null(pc.and_(pc.equal(pc.floor(values), values), pc.is_finite(values)), False)
     if not pc.any(whole).as_py():
         return literals
     texts = [text if "e" in text else f"{text}.0" for text in literals.filter(whole).to_pylist()]

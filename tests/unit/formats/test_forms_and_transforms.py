@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -277,24 +278,30 @@ class Doubling:
     def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
         twice = pa.array([2 * v for v in batch.images["v"].to_pylist()], pa.decimal128(12, 2))
         days = pa.array([date(1970, 1, 1 + v) for v in batch.images["v"].to_pylist()])
+        odd = pa.array([v % 2 == 1 for v in batch.images["v"].to_pylist()])
+        none = pa.array([float("nan")] * batch.images.num_rows)
+        names = [*batch.images.schema.names, *(c.name for c in ADDED)]
         return replace(
             batch,
             schema=replace(batch.schema, columns=(*batch.schema.columns, *ADDED)),
-            images=pa.RecordBatch.from_arrays(
-                [*batch.images.columns, twice, days], names=[*batch.images.schema.names, *(c.name for c in ADDED)]
-            ),
-            presence_sets=tuple(np.append(carried, [True, True]) for carried in batch.presence_sets),
+            images=pa.RecordBatch.from_arrays([*batch.images.columns, twice, days, odd, none], names=names),
+            presence_sets=tuple(np.append(carried, [True] * len(ADDED)) for carried in batch.presence_sets),
         )
 
 
-ADDED = (computed_column("\1twice", "decimal(12,2)"), computed_column("\1day", "date"))
-NAMED = {0: tuple((name, name.removeprefix("\1")) for name in ("id", "v", "\1twice", "\1day"))}
+ADDED = (
+    computed_column("\1twice", "decimal(12,2)"),
+    computed_column("\1day", "date"),
+    computed_column("\1odd", "boolean"),
+    computed_column("\1none", "double"),
+)
+NAMED = {0: tuple((name, name.removeprefix("\1")) for name in ("id", "v", "\1twice", "\1day", "\1odd", "\1none"))}
 
 
 def test_columns_that_a_program_adds_are_columns_of_every_form() -> None:
     stored = table("shop.orders", {"id": "int", "v": "int"})
     written = replace(stored, columns=(*stored.columns, *(replace(c, name=c.name[1:]) for c in ADDED)))
-    shape = shape_of(stored, written.columns, range(4))
+    shape = shape_of(stored, written.columns, range(6))
     pinned = SinkPlan(
         partitions={"cdc.shop.orders": 1}, schemas={0: RegisteredSchemas("cdc.shop.orders", 7, shape.form, 5)}
     )
@@ -313,14 +320,20 @@ def test_columns_that_a_program_adds_are_columns_of_every_form() -> None:
         (value,) = encoder.encode(made_rows.append_column("route", pa.array(["shop.orders"])), 0)["value"].to_pylist()
         found[form] = value if form == "avro" else json.loads(value)
     message = found["debezium with schemas"]
-    assert message["payload"]["after"] == {"id": 1, "v": 9, "twice": "18.00", "day": 9}
+    assert message["payload"]["after"] == {"id": 1, "v": 9, "twice": "18.00", "day": 9, "odd": True, "none": "NaN"}
     row = next(each for each in message["schema"]["fields"] if each["field"] == "after")
     assert [(each["field"], each["type"], each.get("name")) for each in row["fields"][2:]] == [
-        ("twice", "string", None), ("day", "int32", "io.debezium.time.Date"),
+        ("twice", "string", None), ("day", "int32", "io.debezium.time.Date"), ("odd", "boolean", None),
+        ("none", "double", None),
     ]  # fmt: skip
-    assert found["maxwell"]["data"] == {"id": 1, "v": 9, "twice": 18.0, "day": "1970-01-10"}
-    assert found["canal"]["data"] == [{"id": "1", "v": "9", "twice": "18.00", "day": "1970-01-10"}]
+    assert found["maxwell"]["data"] == {"id": 1, "v": 9, "twice": 18.0, "day": "1970-01-10", "odd": True, "none": "NaN"}
+    assert found["canal"]["data"] == [
+        {"id": "1", "v": "9", "twice": "18.00", "day": "1970-01-10", "odd": "true", "none": "NaN"}
+    ]
     assert found["canal"]["sqlType"]["twice"] == 3
     schema = fastavro.parse_schema(envelope_schema("cdc.shop.orders", [each for _, each in shape.chosen], "mysql"))
     read: Any = fastavro.schemaless_reader(io.BytesIO(found["avro"][5:]), schema, None)
-    assert read["after"] == {"id": 1, "v": 9, "twice": Decimal("18.00"), "day": "1970-01-10", "__flags": None}
+    assert math.isnan(read["after"].pop("none"))
+    assert read["after"] == {
+        "id": 1, "v": 9, "twice": Decimal("18.00"), "day": "1970-01-10", "odd": True, "__flags": None,
+    }  # fmt: skip

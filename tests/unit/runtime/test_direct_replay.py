@@ -56,7 +56,8 @@ class Sink:
     """As much of a Kafka sink as a task asks for; keeps what is written."""
 
     def __init__(self, spec: Kafka):
-        self.spec, self.written, self.lost = spec, [], 0
+        self.spec, self.lost = spec, 0
+        self.written: list[Any] = []
 
     def accepts(self) -> frozenset[str]:
         return frozenset("cud")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from databus import Cast, DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
+from databus import Cast, DropColumns, Elasticsearch, Filter, Flow, Kafka, Mask, MysqlBinlog, RenameColumns
 from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
@@ -133,3 +133,12 @@ def test_a_key_column_that_messages_name_in_the_row_stays_as_it_is(options: dict
     require_unreserved(other, sink, written_tables(other, (TABLE,)), (TABLE,))
     plain = Kafka(conn_id="k", topic="t")
     require_unreserved(flow(plain, *renamed.transforms), plain, written_tables(renamed, (TABLE,)), (TABLE,))
+
+
+def test_a_look_tells_a_table_that_goes_through_spark_to_a_form_of_the_direct_lane() -> None:
+    sink = Kafka(conn_id="k", topic="t", types="debezium")
+    (finding,) = compare(flow(sink, Filter("xpath_boolean(concat(id, ''), 'a')")), Told(now(TABLE))).findings
+    assert (finding.level, finding.code) == (Level.ERROR, "lane_required")
+    assert "table shop.k2 goes through Spark, because filter" in finding.message
+    (finding,) = compare(flow(sink, Filter("id > 1"), Mask("_type")), Told(now(TABLE))).findings
+    assert finding.level is Level.OK

@@ -51,6 +51,7 @@ from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
+from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
@@ -130,7 +131,7 @@ class _ServerTables:
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
-        found += [*self._reserved(), *self._lost(), *self._outputs()]
+        found += [*self._reserved(), *self._lanes(), *self._lost(), *self._outputs()]
         yield from found
         if all(f.level is Level.OK for f in found):
             count = len(self._now.captured)
@@ -303,6 +304,15 @@ class _ServerTables:
             refused = refused_keys_in(self._flow, spec, tables)
             for error in (*reserved_in(self._flow, spec, tables), *lost, *refused):
                 yield Finding.of(f"sink {spec.sink_name}", error, level)
+
+    def _lanes(self) -> Iterator[Finding]:
+        """Name what sends rows through Spark, of a sink that only the direct lane can write to."""
+        try:
+            errors = tuple(table_lane_errors(self._flow, self._told))
+        except DatabusError:
+            return  # of a column that is not there, which is told
+        for error in errors:
+            yield Finding.of("lane", error, Level.WARN if self._accepted else Level.ERROR)
 
     def _lost(self) -> Iterator[Finding]:
         """Name tables without a column that was hidden in them; the batch that comes to such rows is refused.

@@ -105,13 +105,13 @@ class LookTask:
             held = held_back(rows, marks, holding(self.flow))
             kept = np.zeros(rows.num_rows, np.bool_)
             shape = (rows[name].to_pylist() for name in ("event_id", "op", "schema_id", "database", "table"))
-            for number, (event, op, schema_id, *names) in enumerate(zip(*shape, strict=True)):
-                table = tables.get(schema_id) or TableSchema(-1, *names, ())
+            for number, (event, op, schema_id, database, name) in enumerate(zip(*shape, strict=True)):
+                table = tables.get(schema_id) or TableSchema(-1, database, name, ())
                 takes = tuple(self._takes(taker, route_of(self.flow, table), op) for taker in self.takers)
                 kept[number] = held[number] and any(takes)
                 ends = RowState.QUARANTINED if held[number] else RowState.DISPATCHED
                 found.state[event] = str(ends) if any(takes) else str(RowState.FILTERED)
-                found.table[event], found.takes[event] = ".".join(names), takes
+                found.table[event], found.takes[event] = f"{database}.{name}", takes
             if kept.any():
                 found.held += held_rows(self.flow, rows.filter(pa.array(kept)))
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
@@ -11,6 +11,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
 from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FormEncoder
 from databus.core.state.plan import Plan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.runtime.direct.reasons import refusal, table_lanes
 from databus.runtime.tables.column_lineage import written_tables
 
@@ -37,7 +38,8 @@ def require_lane(flow: Flow, planned: SourcePlan) -> None:
     for error in raw_record_errors(flow):
         raise error
     if any(spec.needs_direct_lane() for spec in flow.sinks) and not is_direct(flow, planned):
-        raise next(_errors(flow, planned))
+        why = refusal(flow) or _reason(flow, planned.tables) or "a check is not judged where rows are read"
+        raise next(_errors(flow, why))
 
 
 def require_direct_values(flow: Flow, batch: int, error: DatabusError) -> None:
@@ -64,7 +66,7 @@ def lane_findings(flow: Flow) -> list[Finding]:
     """
     from databus.runtime.direct.lane import may_be_direct
 
-    kept = () if may_be_direct(flow) else _errors(flow)
+    kept = () if may_be_direct(flow) else _errors(flow, refusal(flow))
     return [Finding.of("lane", error) for error in (*raw_record_errors(flow), *kept)]
 
 
@@ -84,20 +86,29 @@ def _routes_only(transform: TransformSpec) -> bool:
     return transform.by_table and type(transform).route is not TransformSpec.route
 
 
-def _errors(flow: Flow, planned: SourcePlan | None = None) -> Iterator[ConfigError]:
+def table_lane_errors(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[ConfigError]:
+    """Yield an error for each sink that only the direct lane can write to, where a table's rows go through Spark.
+
+    What the flow's definition alone says is told by `lane_findings`.
+
+    Raises:
+        TransformError, ConfigError: see `table_lanes`.
+    """
+    if any(spec.needs_direct_lane() for spec in flow.sinks) and not refusal(flow) and (why := _reason(flow, tables)):
+        yield from _errors(flow, why)
+
+
+def _errors(flow: Flow, why: str) -> Iterator[ConfigError]:
     for spec in flow.sinks:
         if option := spec.needs_direct_lane():
             yield ConfigError(
-                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded: "
-                f"{_refused(flow, planned)}",
+                f"flow {flow.name}, sink {spec.sink_name}: {option} needs rows as they are decoded: {why}",
                 hint=_HINT,
                 code="lane_required",
             )
 
 
-def _refused(flow: Flow, planned: SourcePlan | None) -> str:
-    """Return what of a flow stands against that, as a person wrote it."""
-    if said := refusal(flow):
-        return said
-    lanes = table_lanes(flow, planned.tables) if planned is not None else ()
-    return next((str(lane) for lane in lanes if lane.reason), "a check is not judged where rows are read")
+def _reason(flow: Flow, tables: Sequence[TableSchema]) -> str:
+    """Return why rows of some table go through Spark, "" where none do."""
+    found = (lane for lane in table_lanes(flow, tables) if lane.reason)
+    return next((f"table {lane.table} goes through {lane}" if lane.table else str(lane) for lane in found), "")

@@ -55,8 +55,8 @@ class Debezium(ServerDefaults):
             copy_dependencies(download, folder / "plugins" / "debezium", context.progress)
             copy_dependencies(converter, folder / "plugins" / "apicurio", context.progress)
             # The converter does not name itself as a service, by which the worker finds its plugins.
-            with zipfile.ZipFile(folder / "plugins" / "apicurio" / "services.jar", "w") as jar:
-                jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{AVRO_CONVERTER}\n")
+            with zipfile.ZipFile(folder / "plugins" / "apicurio" / "services.jar", "w") as services:
+                services.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{AVRO_CONVERTER}\n")
             # Classes that the worker shares with its plugins must come from the worker.
             shared = {_artifact(jar) for jar in (folder / "libs").glob("*.jar")}
             for jar in (folder / "plugins").glob("*/*.jar"):

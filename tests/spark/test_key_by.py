@@ -89,7 +89,7 @@ HELD: list[tuple[Change, str]] = [
     ((row(3, None), row(3, 7)), "key_by_null(customer)"),
     (({"id": 4}, None), "key_by_lacks(customer)"),
     (({"id": 5}, {"customer": 7}), "key_by_lacks(customer)"),
-    (({"id": 6, "customer": 7}, {"id": 6, "customer": 8}), "key_by_lacks(note, region)"),
+    (({"id": 6, "customer": 7}, {"id": 6, "customer": 8}), "key_by_lacks(region, note)"),
     (({"id": 7, "customer": 7}, {"id": 7, "note": "x"}), ""),
 ]
 

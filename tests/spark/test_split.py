@@ -66,7 +66,7 @@ def test_what_a_condition_lacks_holds_the_row_back(changes_of: Build) -> None:
     held: list[tuple[Change, str]] = [
         (({"id": 1}, None), "split_lacks(v, region)"),
         (({"id": 2}, {"v": 9}), "split_lacks(region)"),
-        (({"id": 3, "v": 1, "region": EU}, {"id": 3, "v": 9}), "split_lacks(note, region)"),  # enters a route
+        (({"id": 3, "v": 1, "region": EU}, {"id": 3, "v": 9}), "split_lacks(region, note)"),  # enters a route
         (({"id": 4, "v": 9, "region": EU}, {"id": 4, "v": 1}), ""),  # leaves one
     ]
     rows = checked(flow_of([SPLIT]), changes_of(batch(T, [change for change, _ in held])))

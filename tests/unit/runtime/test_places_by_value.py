@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from databus import Elasticsearch, Flow, Kafka, KeyBy, Mask, MysqlBinlog, Noop, RenameColumns, Route, Split
@@ -23,6 +25,8 @@ from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computing import computed_in_clear
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
+from databus.rows.keys import canonical_escapes
+from databus.rows.murmur2 import key_hashes_of, murmur2
 from databus.runtime import counts
 from databus.runtime.copies import most_copies, row_id
 from databus.runtime.direct.reasons import refusal
@@ -178,3 +182,15 @@ def test_a_row_of_which_several_copies_are_refused_is_held_back_once() -> None:
     given = {"kafka": ({"shop.orders": 3}, (receipt,))}
     found = counts.reconcile(spec, plan(2), observed, counts.table_counts(names, observed), given)
     assert (found["shop.orders"].quarantined, found["shop.orders"].dispatched) == (1, 1)
+
+
+def test_escapes_of_a_key_are_those_of_the_source() -> None:
+    written = [rb'{"t":"\u000B\u001F\n"}', rb'{"t":"\\u000B\"\u000E"}', None, b'{"t":"\xc3\x9cA"}']
+    theirs = pa.array(written, pa.binary())
+
+    ours = [rb'{"t":"\u000b\u001f\n"}', rb'{"t":"\\u000B\"\u000e"}', None, b'{"t":"\xc3\x9cA"}']
+    assert canonical_escapes(theirs).to_pylist() == ours
+    plain = [each and json.dumps(json.loads(each), ensure_ascii=False, separators=(",", ":")) for each in ours]
+    assert [each and each.encode() for each in plain] == ours
+    hashes = key_hashes_of(canonical_escapes(theirs)).to_pylist()
+    assert hashes == [each and murmur2(each) & 0x7FFFFFFF for each in ours]

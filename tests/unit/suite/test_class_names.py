@@ -11,6 +11,7 @@ from tests.suite.steady import ROOT
 _TWICE = {
     "Elasticsearch": "the sink is a public name; the sandbox's server is called as the program is",
     "Kafka": "the sink is a public name; the sandbox's server is called as the program is",
+    "Split": "the transform is a public name, as others call it; the split of a source is what Spark calls its input",
 }
 """Names that two classes have, and why."""
 

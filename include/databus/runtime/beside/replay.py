@@ -237,7 +237,7 @@ def outcome_of(
     return ReplayOutcome(state, takes, rejected, receipts, tables)
 
 
-def _meant(flow: Flow, row: Mapping[str, Any], entries: Mapping[str, Sequence[str]]) -> list[str]:
+def _meant(flow: Flow, row: Any, entries: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the held entries that a row or copy answers: its own, that of its whole row, of a row those of its copies.
 
     A row that is dispatched and has no copies now does not answer for a copy that it had.

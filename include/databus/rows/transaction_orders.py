@@ -148,7 +148,7 @@ def _counted(group: npt.NDArray[np.int64], written: npt.NDArray[np.bool_]) -> np
     sums = np.cumsum(written[order])
     grouped = group[order]
     starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
-    before = sums[starts] - written[order][starts]
+    before: npt.NDArray[np.int64] = sums[starts] - written[order][starts]
     found = np.empty(len(group), np.int64)
     found[order] = sums - np.repeat(before, np.diff(np.append(starts, len(group))))
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from databus.core.events import BEGIN, END, TABLE_ORDER, TOTAL_ORDER, Op
@@ -72,6 +73,9 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
 
     from databus.formats.row_runs import gtids, transaction_ids
 
+    def order(name: str) -> Any:
+        return text(name) if name in rows.schema.names else pa.nulls(n, pa.string())
+
     def joined(first: Any, second: Any, by: str) -> Any:
         return pc.binary_join_element_wise(first, second, by)
 
@@ -87,10 +91,7 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
         "batch": lambda: pa.repeat(pa.scalar(str(plan.batch)), n),
         "traceparent": lambda: _trace_parents(text("event_id")),
         "transaction": lambda: transaction_ids(rows),
-        **{
-            name: lambda name=name: text(name) if name in rows.schema.names else pa.nulls(n, pa.string())
-            for name in ORDERS
-        },
+        **{name: partial(order, name) for name in ORDERS},
     }
     found = {f"{PREFIX}{name}": made[name]() for name in spec.headers}
     if spec.cloudevents:

@@ -72,7 +72,7 @@ SNAPSHOT = Snapshot(
     2, "repair", AT, (_TABLE,), paused=True, finished_at=AT, cancelled=True, mends=(1,), resumed_at=AT, resumed_rows=5
 )
 _SINK = SinkPlan(2, (1, 1), {"orders": 2}, {"orders": "x"}, {"orders": "or$ders"}, ("orders",),
-    {0: RegisteredSchemas("orders", 8, "0f" * 8, 7)},
+    {0: RegisteredSchemas("orders", 8, "0f" * 8, 7), 1: RegisteredSchemas("orders", 9, "0e" * 8, 6, (1, 3), (1,))},
 )  # fmt: skip
 _PLAN = Plan(
     "kept", "orders", 3, RANGE, {"kafka": _SINK}, "0123456789abcdef", AT, "live", closed_until=TO,

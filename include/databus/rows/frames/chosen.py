@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from databus.core.events import Op
@@ -82,7 +83,7 @@ class Choice(ABC):
         changes = changes.with_held(changes.per_table(self._of(changes, self._cause), no_cause))
         statement = F.when((F.col("schema_id") < 0) & named(self.tables), held)
         values = {
-            column: changes.per_table(self._of(changes, lambda c, s, i=image: self._place(c, s, i)), statement)
+            column: changes.per_table(self._of(changes, partial(self._place, image=image)), statement)
             for column, image in zip(self.places, ("row", "before"), strict=True)
         }
         chosen = changes.with_places(values)
@@ -108,7 +109,7 @@ class Choice(ABC):
 
         return lambda schema: F.expr(sql(changes, schema)) if self.means(schema) else None
 
-    def _place(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
+    def _place(self, changes: FrameChanges, schema: TableSchema, *, image: str) -> str:
         """Return SQL of the place of a row."""
         now = self.value(changes, schema, "row")
         if image == "before" and not self.follows:

@@ -141,7 +141,7 @@ def test_both_lanes_deliver_hold_back_and_replay_the_same(
     assert results[0].tables == results[1].tables
     assert desk.held(flows[0]) == desk.held(flows[1])
     causes = [cause for _, cause, *_ in desk.held(flows[0])]
-    assert {"cast(code)", "lookup(country)"} <= set(causes)
+    assert all(any(cause in found for found in causes) for cause in ("cast(code)", "lookup(country)")), causes
     delivered = [seen(world, flow.name) for flow in flows]
     assert delivered[0] == delivered[1]
     images = after_images(delivered[0])
@@ -159,7 +159,7 @@ def test_both_lanes_deliver_hold_back_and_replay_the_same(
     delivered = [seen(world, flow.name) for flow in flows]
     assert delivered[0] == delivered[1]
     more = after_images(delivered[0])
-    assert {(each["id"], each["code"], each["country_name"]) for each in more if each["id"] == 3} <= {
+    assert {(each["id"], each["code"], each["country_name"]) for each in more if each.get("id") == 3} <= {
         (3, None, "Germany")
     }
 
@@ -189,4 +189,4 @@ def test_a_live_window_computes_as_a_batch_does(world: World, database: str, mon
 def after_images(records: dict[int, Sequence[Any]]) -> list[dict[str, Any]]:
     values = (value for of_partition in records.values() for _, _, value in of_partition)
     found = [value["after"] for value in values if value is not None and value["after"] is not None]
-    return sorted(found, key=lambda image: (image["id"], json.dumps(image, default=str)))
+    return sorted(found, key=lambda image: (image.get("id", 0), json.dumps(image, default=str)))

@@ -280,6 +280,6 @@ def test_kills_between_the_copies_of_moved_rows(world: World, tmp_path: Path) ->
     assert mismatches(rows, held) == []
     shop_orders = shop.writer.written.rows("orders")
     with open_services(shop.flow, world.connections, world.settings) as services:
-        found = verify(shop.flow, services, None)
-    assert [str(problem) for problem in found.problems] == []
-    assert found.state.ledger.tables["shop.orders"].read == shop_orders
+        verified = verify(shop.flow, services, None)
+    assert [str(problem) for problem in verified.problems] == []
+    assert verified.state.ledger.tables["shop.orders"].read == shop_orders

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from databus.rows.avro.shapes import shape_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +26,7 @@ from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transact
 from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SinkPlan
 from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.avro.schemas import envelope_schema
+from databus.rows.avro.schemas import envelope_schema, shape_of
 from databus.rows.emit import emit
 from databus.rows.frames.computed import computed_column
 from databus.rows.image_form import json_form
@@ -75,7 +74,9 @@ CLEARLY = {"v": st.none() | st.integers(4, 7), "note": st.none() | st.sampled_fr
 TWICE = {name: value.map(lambda v: (v, v)) for name, value in CLEARLY.items()}
 TWICE |= {name: _pairs(kinds) for name, (_, kinds) in HIDDEN.items()}
 IMAGE: st.SearchStrategy[Pair] = st.builds(
-    lambda number, values: tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1)),
+    lambda number, values: cast(
+        "Pair", tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1))
+    ),
     st.integers(1, 3),
     st.fixed_dictionaries({}, optional=TWICE),
 )

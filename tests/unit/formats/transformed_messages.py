@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-from databus.rows.avro.shapes import TableShape, shape_of
 
 from databus import Flow, Kafka, Mock
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent
@@ -18,9 +17,11 @@ from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.avro.schemas import envelope_schema, key_schema
+from databus.rows.avro.schemas import envelope_schema, key_schema, shape_of
+from databus.rows.avro.types import AvroField
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
+from databus.rows.wire.shapes import TableShape
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.required import encoder_of, require_lane
@@ -119,7 +120,7 @@ def made(
     return found
 
 
-def shape_after(flow: Flow, stored: TableSchema) -> TableShape:
+def shape_after(flow: Flow, stored: TableSchema) -> TableShape[AvroField]:
     """Return the Avro shape that a registration finds for a table behind a flow's transforms."""
     (written,) = written_tables(flow, (stored,))
     return shape_of(stored, written.columns, range(len(written.columns)))

@@ -13,6 +13,7 @@ from databus import Elasticsearch, Flow, Kafka, KeyBy, Mask, MysqlBinlog, Noop, 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import TransformError
 from databus.core.errors.config import ConfigError
+from databus.core.events import RowState
 from databus.core.findings import Finding, Level
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.state.plan import SourcePlan
@@ -173,7 +174,7 @@ def test_the_id_of_a_copy_names_its_row() -> None:
 def test_a_row_of_which_several_copies_are_refused_is_held_back_once() -> None:
     spec = flow(BY_REGION)
     names = counts.table_names(plan())
-    observed = {"changes": 2, **dict.fromkeys((f"{n}_{s}" for n in range(3) for s in counts.RowState), 0)}
+    observed = {"changes": 2, **dict.fromkeys((f"{n}_{s}" for n in range(3) for s in RowState), 0)}
     observed["0_dispatched"] = 2
     refused = tuple(
         RejectedRow(f"{ROW}.{number}", "shop.orders", None, "too large", "kafka", "", "{}") for number in (0, 1)

@@ -38,12 +38,13 @@ class Route(TableTransform):
     as "route_flagged(column)" where a value is not of its column's type.
 
     Attributes:
-        mapping: fnmatch pattern of `database.table` → route, e.g. {"shop.*": "shop"}; this or `by` is required.
+        mapping: fnmatch pattern of `database.table` → route, e.g. {"shop.*": "shop"}; default none, and
+            then `by` is required.
         default: route of all other tables, e.g. "rest"; default None leaves it as it is, at first `database.table`.
         by: expression in Spark SQL whose text is the row's route, over the columns of one image, `_database` and
             `_table`, deterministic, e.g. "region"; default None routes by table.
         routes: with `by` the routes that may come, at most 16, e.g. ("eu", "us"): their topics or indices are made
-            before the first row. Required with `by`.
+            before the first row. Default none; required with `by`.
         moving: with `by` what an update to another route is: "delete" (default), so that each route holds the rows that
             are of it; "follow": one update at the new route, for topics of events that nobody keeps by key.
     """

@@ -9,12 +9,13 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import fastavro
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,17 +26,17 @@ from databus import DropColumns, Filter, Hash, Kafka, Mask, NotNull, RenameColum
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
 from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SinkPlan
-from databus.core.state.registered_schemas import RegisteredSchemas
-from databus.rows.avro.schemas import envelope_schema, shape_of
 from databus.rows.emit import emit
 from databus.rows.frames.computed import computed_column
 from databus.rows.image_form import json_form
 from databus.rows.row_program import FatedRows
 from databus.sinks.kafka.direct import KafkaEncoder
-from databus.sinks.kafka.registered.avro import AvroEncoder
+from databus.sinks.kafka.registered.descriptions import FORMATS as DESCRIBED
+from databus.sinks.kafka.registered.encoder import encoder_of
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.reference.made_messages import SERVER, plan
-from tests.unit.formats.transformed_messages import FORMS, Made, avro_schemas, made
+from tests.unit.formats.transformed_messages import FORMS, REGISTERED, Made, made, pinned, registered_schemas
+from tests.unit.rows.protobuf_messages import flags_of, message_type
 
 MILLIS = st.datetimes(datetime(1970, 1, 2)).map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000))
 NO_DATES = st.sampled_from(["0000-00-00", "2026-02-31", "1999-00-00"]).map(Unrepresentable)
@@ -74,9 +75,7 @@ CLEARLY = {"v": st.none() | st.integers(4, 7), "note": st.none() | st.sampled_fr
 TWICE = {name: value.map(lambda v: (v, v)) for name, value in CLEARLY.items()}
 TWICE |= {name: _pairs(kinds) for name, (_, kinds) in HIDDEN.items()}
 IMAGE: st.SearchStrategy[Pair] = st.builds(
-    lambda number, values: cast(
-        "Pair", tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1))
-    ),
+    lambda number, values: tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1)),
     st.integers(1, 3),
     st.fixed_dictionaries({}, optional=TWICE),
 )
@@ -166,8 +165,8 @@ def _flat(message: dict[str, Any], said: dict[str, Any], text: Callable[[Any], A
 
 
 def _avro(value: bytes, said: dict[str, Any], transforms: list[TransformSpec]) -> None:
-    schema, _ = avro_schemas(transforms, SCHEMA)
-    read: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), fastavro.parse_schema(schema), None)
+    schema = fastavro.parse_schema(json.loads(registered_schemas("avro", transforms, SCHEMA).value))
+    read: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
     for image in ("before", "after"):
         flags = (read[image] or {}).pop("__flags", None) or {}
         assert set(flags.values()) <= {"absent"}
@@ -175,6 +174,27 @@ def _avro(value: bytes, said: dict[str, Any], transforms: list[TransformSpec]) -
         if read[image]:
             read[image] = {names.get(n, n): v for n, v in read[image].items() if flags.get(n) != "absent"}
     _same_images({**read, "source": {"flags": read["source"]["flags"]}}, said)
+
+
+def _json_schema(value: bytes, said: dict[str, Any], transforms: list[TransformSpec]) -> None:
+    assert json.loads(value[5:]) == said
+    jsonschema.validate(said, json.loads(registered_schemas("json_schema", transforms, SCHEMA).value))
+
+
+def _protobuf(value: bytes, said: dict[str, Any], transforms: list[TransformSpec]) -> None:
+    read = message_type(registered_schemas("protobuf", transforms, SCHEMA).value, "Envelope").FromString(value[6:])
+    assert len(value) - 6 == read.ByteSize(), "no field that the schema has not"
+    images = {name: _image(getattr(read, name)) if read.HasField(name) else None for name in ("before", "after")}
+    flags = {"flags": list(read.source.flags)} if read.source.flags else {}
+    _same_images({**images, "op": read.op, "source": flags}, said)
+
+
+def _image(message: Any) -> dict[str, Any]:
+    """Return the columns that an image has, named as in JSON."""
+    flags = flags_of(message)
+    assert set(flags.values()) <= {"absent"}
+    fields = [each for each in message.DESCRIPTOR.fields if each.name not in {"__flags", *flags}]
+    return {each.json_name: getattr(message, each.name) if message.HasField(each.name) else None for each in fields}
 
 
 READ: Mapping[str, Callable[..., None]] = {
@@ -185,6 +205,8 @@ READ: Mapping[str, Callable[..., None]] = {
     "maxwell": _maxwell,
     "canal": _canal,
     "avro": _avro,
+    "json_schema": _json_schema,
+    "protobuf": _protobuf,
 }
 SMALL = table("shop.orders", {"id": "int", "v": "int", "card": "varchar(20)", "u64": "bigint unsigned"})
 
@@ -206,7 +228,7 @@ def test_an_update_that_leaves_a_filter_is_a_whole_row_where_old_values_are_thos
     assert stayed["old"] in ({"v": 9}, [{"v": "9"}])
 
 
-@pytest.mark.parametrize("form", ["debezium", "avro", "maxwell", "canal"])
+@pytest.mark.parametrize("form", ["debezium", *REGISTERED, "maxwell", "canal"])
 def test_nothing_is_left_of_a_batch_that_a_filter_leaves_out(form: str) -> None:
     row = {"id": 1, "v": 1, "card": "4711", "u64": 1}
 
@@ -229,7 +251,7 @@ def test_a_hidden_number_is_not_told_as_wrapped_and_another_is() -> None:
     assert second["source"]["flags"] == ["before.other:wrapped", "after.other:wrapped"]
 
 
-@pytest.mark.parametrize("form", ["debezium", "maxwell", "canal", "avro"])
+@pytest.mark.parametrize("form", ["debezium", "maxwell", "canal", *REGISTERED])
 def test_rows_that_a_filter_cannot_judge_are_kept_as_json_with_hidden_values(form: str) -> None:
     found = made(batch(SMALL, [({"id": 1}, {"card": "4711"})]), [FILTER, Mask("card")], form)
 
@@ -270,8 +292,15 @@ def test_a_key_keeps_its_own_form(day: Any) -> None:
     assert keys == plain
 
 
+@dataclass(frozen=True)
 class Doubling:
-    """Program that adds columns behind those of the table, as one of computed columns does."""
+    """Program that adds columns behind those of the table, as one of computed columns does.
+
+    Attributes:
+        none: value of the column of that name.
+    """
+
+    none: float = math.nan
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         return rows
@@ -280,7 +309,7 @@ class Doubling:
         twice = pa.array([2 * v for v in batch.images["v"].to_pylist()], pa.decimal128(12, 2))
         days = pa.array([date(1970, 1, 1 + v) for v in batch.images["v"].to_pylist()])
         odd = pa.array([v % 2 == 1 for v in batch.images["v"].to_pylist()])
-        none = pa.array([float("nan")] * batch.images.num_rows)
+        none = pa.array([self.none] * batch.images.num_rows)
         names = [*batch.images.schema.names, *(c.name for c in ADDED)]
         return replace(
             batch,
@@ -302,24 +331,24 @@ NAMED = {0: tuple((name, name.removeprefix("\1")) for name in ("id", "v", "\1twi
 def test_columns_that_a_program_adds_are_columns_of_every_form() -> None:
     stored = table("shop.orders", {"id": "int", "v": "int"})
     written = replace(stored, columns=(*stored.columns, *(replace(c, name=c.name[1:]) for c in ADDED)))
-    shape = shape_of(stored, written.columns, range(6))
-    pinned = SinkPlan(
-        partitions={"cdc.shop.orders": 1}, schemas={0: RegisteredSchemas("cdc.shop.orders", 7, shape.form, 5)}
-    )
     rows = batch(stored, [(None, {"id": 1, "v": 9})])
     found: dict[str, Any] = {}
-    for form in ("debezium with schemas", "maxwell", "canal", "avro"):
+    told = {form: DESCRIBED[form](stored, written, "cdc.shop.orders", "mysql", lambda _: None) for form in REGISTERED}
+    for form in ("debezium with schemas", "maxwell", "canal", *REGISTERED):
         sink = Kafka(conn_id="k", **FORMS[form])
-        kind = AvroEncoder if form == "avro" else KafkaEncoder
-        encoder = kind(sink, plan(pinned), sink.message_format()).of_tables([written])
-        images = (
-            replace(encoder.image_form(NAMED, None), program=Doubling())
-            if isinstance(encoder, AvroEncoder)
-            else json_form(NAMED, None, Doubling(), values=encoder.values)
-        )
+        schemas = {0: pinned(told[form], "cdc.shop.orders")} if form in REGISTERED else {}
+        whole = plan(SinkPlan(partitions={"cdc.shop.orders": 1}, schemas=schemas))
+        encoder: Any
+        if form in REGISTERED:
+            encoder = encoder_of(sink, whole)
+            program = Doubling(0.5 if form == "json_schema" else math.nan)
+            images = replace(encoder.image_form(NAMED, None), program=program)
+        else:
+            encoder = KafkaEncoder(sink, whole, sink.message_format()).of_tables([written])
+            images = json_form(NAMED, None, Doubling(), values=encoder.values)
         (made_rows,) = emit(rows, transactions(), SERVER, images)
         (value,) = encoder.encode(made_rows.append_column("route", pa.array(["shop.orders"])), 0)["value"].to_pylist()
-        found[form] = value if form == "avro" else json.loads(value)
+        found[form] = value if form in REGISTERED else json.loads(value)
     message = found["debezium with schemas"]
     assert message["payload"]["after"] == {"id": 1, "v": 9, "twice": "18.00", "day": 9, "odd": True, "none": "NaN"}
     row = next(each for each in message["schema"]["fields"] if each["field"] == "after")
@@ -332,9 +361,17 @@ def test_columns_that_a_program_adds_are_columns_of_every_form() -> None:
         {"id": "1", "v": "9", "twice": "18.00", "day": "1970-01-10", "odd": "true", "none": "NaN"}
     ]
     assert found["canal"]["sqlType"]["twice"] == 3
-    schema = fastavro.parse_schema(envelope_schema("cdc.shop.orders", [each for _, each in shape.chosen], "mysql"))
+    schema = fastavro.parse_schema(json.loads(told["avro"].value))
     read: Any = fastavro.schemaless_reader(io.BytesIO(found["avro"][5:]), schema, None)
     assert math.isnan(read["after"].pop("none"))
     assert read["after"] == {
         "id": 1, "v": 9, "twice": Decimal("18.00"), "day": "1970-01-10", "odd": True, "__flags": None,
+    }  # fmt: skip
+    after = _image(message_type(told["protobuf"].value, "Envelope").FromString(found["protobuf"][6:]).after)
+    assert math.isnan(after.pop("none"))
+    assert after == {"id": 1, "v": 9, "twice": "18.00", "day": "1970-01-10", "odd": True}
+    described = json.loads(found["json_schema"][5:])
+    jsonschema.validate(described, json.loads(told["json_schema"].value))
+    assert described["after"] == {
+        "id": 1, "v": 9, "twice": 18.0, "day": "1970-01-10", "odd": True, "none": 0.5,
     }  # fmt: skip

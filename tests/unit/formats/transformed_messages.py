@@ -17,11 +17,8 @@ from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.avro.schemas import envelope_schema, key_schema, shape_of
-from databus.rows.avro.types import AvroField
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
-from databus.rows.wire.shapes import TableShape
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.required import encoder_of, require_lane
@@ -30,12 +27,14 @@ from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
 from databus.runtime.tables.column_lineage import written_tables
 from databus.sinks.kafka.direct import KafkaEncoder
-from databus.sinks.kafka.registered.avro import AvroEncoder
+from databus.sinks.kafka.registered.descriptions import FORMATS, Description
+from databus.sinks.kafka.registered.encoder import encoder_of as registered_encoder
 from databus.sources.split_rows import SplitRows
 from databus.testing.table_batches import transactions
 from tests.reference.made_messages import SERVER, plan
 
-AVRO = {"format": "avro", "registry_conn_id": "r"}
+REGISTERED = ("avro", "json_schema", "protobuf")
+"""Forms with a registry, by the name of their format."""
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "iso": {},
     "row": {"envelope": "row"},
@@ -44,7 +43,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "debezium with doubles": {"types": "debezium", "decimal": "double", "binary": "hex"},
     "maxwell": {"envelope": "maxwell"},
     "canal": {"envelope": "canal"},
-    "avro": AVRO,
+    **{form: {"format": form, "registry_conn_id": "r"} for form in REGISTERED},
 }
 
 
@@ -93,13 +92,12 @@ def made(
     assert is_direct(flow, planned)
     require_lane(flow, planned)
     topic = f"cdc.{batch.schema.full_name}"
-    shape = shape_after(flow, batch.schema)
-    registered = RegisteredSchemas(topic, 7, shape.form, 5)
-    pinned = plan(
-        SinkPlan(partitions={topic: 3}, schemas={batch.schema.schema_id: registered} if form == "avro" else {})
-    )
+    schemas = {batch.schema.schema_id: pinned(described(form, flow, batch.schema), topic)} if form in REGISTERED else {}
+    whole = plan(SinkPlan(partitions={topic: 3}, schemas=schemas))
     opened: Any = SimpleNamespace(
-        encoder=lambda p: AvroEncoder(sink, p) if form == "avro" else KafkaEncoder(sink, p, sink.message_format())
+        encoder=lambda p: (
+            registered_encoder(sink, p) if form in REGISTERED else KafkaEncoder(sink, p, sink.message_format())
+        )
     )
     found = Made()
     task = DirectTask(
@@ -108,10 +106,10 @@ def made(
         (_OneBatch(batch, events),),
         image_columns(flow, planned),
         image_marks(flow, planned),
-        (Taker(("*",), frozenset("cudr" if form == "avro" else "cudrt")),),
+        (Taker(("*",), frozenset("cudr" if form in REGISTERED else "cudrt")),),
         0,
         True,
-        pickle.loads(pickle.dumps(encoder_of(opened, pinned, flow, planned))),
+        pickle.loads(pickle.dumps(encoder_of(opened, whole, flow, planned))),
         found,
         program=row_program(flow, planned),
     )
@@ -120,14 +118,18 @@ def made(
     return found
 
 
-def shape_after(flow: Flow, stored: TableSchema) -> TableShape[AvroField]:
-    """Return the Avro shape that a registration finds for a table behind a flow's transforms."""
+def described(form: str, flow: Flow, stored: TableSchema) -> Description:
+    """Return what a registration finds for a table behind a flow's transforms."""
     (written,) = written_tables(flow, (stored,))
-    return shape_of(stored, written.columns, range(len(written.columns)))
+    return FORMATS[form](stored, written, f"cdc.{stored.full_name}", "mysql", lambda _: None)
 
 
-def avro_schemas(transforms: Sequence[TransformSpec], stored: TableSchema) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schemas of value and key that are registered for a table behind transforms."""
+def pinned(told: Description, topic: str) -> RegisteredSchemas:
+    """Return what a plan pins of it."""
+    return RegisteredSchemas(topic, 7, told.form, 5, told.numbers, told.key_numbers)
+
+
+def registered_schemas(form: str, transforms: Sequence[TransformSpec], stored: TableSchema) -> Description:
+    """Return what is registered for a table behind transforms."""
     flow = Flow(name="f", source=Mock(rows=1), transforms=tuple(transforms), sinks=(Kafka(conn_id="k"),))
-    shape, topic = shape_after(flow, stored), f"cdc.{stored.full_name}"
-    return envelope_schema(topic, [each for _, each in shape.chosen], "mysql"), key_schema(topic, shape.key)
+    return described(form, flow, stored)

@@ -146,7 +146,7 @@ def test_keys_are_the_message_behind_id_and_index() -> None:
     shape = shape_in(schema, None)
     registered = RegisteredSchemas("cdc.shop.t", 7, shape.form, 5, (1, 2, 3), (2, 1))
     b = batch(schema, [(None, {"a": 2**64 - 1, "b": "x", "v": 1}), ({"a": 1, "b": "x"}, {"a": 0})])
-    encoder = ProtobufForm({}, {0: registered}).keys(b)
+    encoder = ProtobufForm({}, {0: registered}).keys(b, schema)
     assert encoder is not None
     found = encoder.keys(b.after_row, b.before_row).to_pylist()
     message = message_type(key_schema("cdc.shop.t", list(zip((2, 1), shape.key, strict=True))), "Key")
@@ -167,7 +167,7 @@ def test_another_type_than_was_registered_is_refused() -> None:
     ):
         encode(b, [(0, ProtobufField("v", "v", "int"))], (1,))
     with pytest.raises(DecodeError, match=r"rows of shop\.t have other columns than the Protobuf schema 7"):
-        ProtobufForm({}, {0: RegisteredSchemas("t", 7, "another", 0, (1,))}).images(b)
+        ProtobufForm({}, {0: RegisteredSchemas("t", 7, "another", 0, (1,))}).keys(b, b.schema)
     assert ProtobufForm({}, {}).images(b).take(np.array([0, -1], np.int32)).to_pylist() == [b"", b""]
 
 

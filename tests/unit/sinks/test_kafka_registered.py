@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import pickle
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -213,6 +214,13 @@ def test_values_that_a_json_schema_has_no_place_for_are_refused() -> None:
     schema = table("shop.orders", {"id": "int", "v": "int"})
     with pytest.raises(DecodeError, match=r"column v of shop\.orders has a value that is no int"):
         encoded("json_schema", batch(schema, [(None, {"id": 1, "v": Unrepresentable("many")})]))
+    double = table("shop.orders", {"id": "int", "x": "double", "y": "float"})
+    assert encoded("json_schema", batch(double, [(None, {"id": 1, "x": None, "y": 0.5})])).num_rows == 1
+    for name, value in (("x", math.nan), ("y", math.inf)):  # of a computed column
+        with pytest.raises(
+            DecodeError, match=rf"column {name} of shop\.orders is {value}, and JSON has no such number"
+        ):
+            encoded("json_schema", batch(double, [(None, {"id": 1}), (None, {"id": 2, name: value})]))
     keyed = table("shop.orders", {"id": "varchar(9)"})
     with pytest.raises(DecodeError, match="JSON Schema has no form for it that another key could not have"):
         encoded("json_schema", batch(keyed, [(None, {"id": Unrepresentable(b"\xff")})]))

@@ -56,7 +56,7 @@ class JsonSchemaForm:
         """Write all images of a batch, as transforms leave it.
 
         Raises:
-            DecodeError: it holds a value that is none of its column's type.
+            DecodeError: it holds a value that is none of its column's type, or no number of JSON.
         """
         if batch.schema.schema_id not in self.schemas:
             return JsonImages(np.zeros(batch.images.num_rows + 1, np.int64), _NOTHING)
@@ -100,8 +100,16 @@ def json_schema_form(form: JsonSchemaForm, marks: ImageMarks | None = None) -> I
 
 
 def _refuse_others(batch: TableBatch, column: ColumnSchema, place: int) -> None:
+    named = f"column {batch.schema.columns[place].name} of {batch.schema.full_name}"
     if batch.exceptions.get(place) and not is_text(column):
         raise DecodeError(
-            f"column {batch.schema.columns[place].name} of {batch.schema.full_name} has a value that is no "
-            f"{column.type}, and its registered JSON Schema has no place for it"
+            f"{named} has a value that is no {column.type}, and its registered JSON Schema has no place for it"
+        )
+    values = batch.images.column(place)
+    if pa.types.is_floating(values.type) and pc.all(pc.is_finite(values)).as_py() is False:
+        found = values.filter(pc.invert(pc.is_finite(values)))[0]
+        raise DecodeError(
+            f"{named} is {found}, and JSON has no such number: its registered JSON Schema has no place for it",
+            hint="A computed column has such values alone: let its expression give NULL for them, or give the sink "
+            "another format.",
         )

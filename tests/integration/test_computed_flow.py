@@ -36,7 +36,7 @@ from databus.records.quarantine import Selection
 from databus.records.reports import quarantined
 from databus.runtime import batch as stages
 from databus.runtime.context import RunIdentity
-from databus.runtime.direct.lane import is_direct
+from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.live import lane as live_lane
 from tests.integration.conftest import World
 from tests.integration.statements import run_sql
@@ -127,17 +127,17 @@ def test_both_lanes_deliver_hold_back_and_replay_the_same(
 ) -> None:
     desk = Desk(world, database, image)
     desk.execute(*STATEMENTS)
-    lanes: list[bool] = []
+    lanes: list[frozenset[str] | None] = []
 
-    def noted(flow: Flow, planned: Any) -> bool:
-        lanes.append(is_direct(flow, planned))
+    def noted(flow: Flow, planned: Any, known: SparkTables) -> frozenset[str] | None:
+        lanes.append(spark_tables(flow, planned, known))
         return lanes[-1]
 
-    monkeypatch.setattr(stages, "is_direct", noted)
+    monkeypatch.setattr(stages, "spark_tables", noted)
     flows = [desk.flow("auto"), desk.flow("spark")]
     results = [world.run(flow) for flow in flows]
 
-    assert set(lanes) == {True, False}
+    assert set(lanes) == {frozenset(), None}
     assert results[0].tables == results[1].tables
     assert desk.held(flows[0]) == desk.held(flows[1])
     causes = [cause for _, cause, *_ in desk.held(flows[0])]

@@ -199,18 +199,7 @@ def _literals(batch: TableBatch, column: int) -> pa.StringArray:
     literals = json_literals(values, batch.schema.columns[column])
     if pa.types.is_floating(values.type):
         literals = with_points(literals, values)
-        literals = _with_names(literals, values)
     return with_exceptions(literals, {row: shown(value) for row, value in batch.exceptions.get(column, {}).items()})
-
-
-def _with_names(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
-    """Write computed floating-point values that JSON has no numbers for by their names, as Spark does."""
-    unnamed = pc.fill_null(pc.invert(pc.is_finite(values)), False)
-    if not pc.any(unnamed).as_py():
-        return literals
-    found = values.filter(unnamed).to_pylist()
-    names = ['"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"' for value in found]
-    return pc.replace_with_mask(literals, unnamed, pa.array(names, pa.string()))
 
 
 def shown(value: str | bytes | LargeValue) -> str:
@@ -226,7 +215,7 @@ def named(literals: pa.StringArray, values: pa.Array) -> pa.StringArray:
     if not pc.any(unnamed).as_py():
         return literals
     found = values.filter(unnamed).to_pylist()
-    names = ['"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"' for value in found]  # noqa: PLR0124
+    names = ['"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"' for value in found]
     return pc.replace_with_mask(literals, unnamed, pa.array(names, pa.string()))
 
 

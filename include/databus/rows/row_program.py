@@ -50,7 +50,7 @@ class RowProgram(Protocol):
         """
         ...
 
-    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
+    def shown(self, batch: TableBatch, transactions: Transactions) -> TableBatch:
         """Return the batch with its columns as they are to be written; flags are read from the one before.
 
         Columns whose values are replaced or computed have their new types; added ones stand behind the others, each

@@ -305,7 +305,7 @@ class Doubling:
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         return rows
 
-    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
+    def shown(self, batch: TableBatch, transactions: Transactions) -> TableBatch:
         twice = pa.array([2 * v for v in batch.images["v"].to_pylist()], pa.decimal128(12, 2))
         days = pa.array([date(1970, 1, 1 + v) for v in batch.images["v"].to_pylist()])
         odd = pa.array([v % 2 == 1 for v in batch.images["v"].to_pylist()])

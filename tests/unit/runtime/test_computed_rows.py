@@ -19,6 +19,7 @@ from databus import (
     DropColumns,
     Extract,
     Filter,
+    Flatten,
     Hash,
     InRange,
     Lookup,
@@ -283,6 +284,23 @@ def test_the_batch_that_is_shown_has_the_columns_as_they_are_written() -> None:
     ]  # fmt: skip
     assert shown.images.schema.names == [c.name for c in shown.schema.columns]
     assert [bool(carried[-1]) for carried in shown.presence_sets] in ([True, False], [False, True])
+
+
+def test_flattened_members_are_columns_where_rows_are_decoded() -> None:
+    """The first cause in the order of the names is kept, as in Spark's lane."""
+    spec = Flatten("doc", {"city": "string", "n": "int", "a.b": "bigint"}, prefix="m_")
+    (lane,) = table_lanes(flow_of(spec), [T])
+    assert lane.lane == "direct"
+    rows: list[tuple[Any, Any]] = [
+        (row(1), row(1, doc='{"a": {"b": 5}}')),
+        (None, row(2, doc='{"n": "old", "a": {"b": "x"}}')),
+        ({"id": 3}, {"id": 3, "doc": None}),
+    ]
+    nothing = {"m_city": None, "m_n": None, "m_a_b": None}
+    found = images(rows, spec, names=tuple(nothing))
+    assert found[0] == [{"m_city": "Ulm", "m_n": 7, "m_a_b": None}, {**nothing, "m_a_b": 5}]
+    assert found[2] == [{}, nothing]
+    assert causes(rows, spec) == [None, "flatten(m_a_b)", None]
 
 
 class OwnCast(Cast):

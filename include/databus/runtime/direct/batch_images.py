@@ -41,11 +41,11 @@ class BatchImages:
 
     Attributes:
         batch: the batch.
-        transactions: those that it points into; None where no column asks for them.
+        transactions: those that it points into.
     """
 
     batch: TableBatch
-    transactions: Transactions | None
+    transactions: Transactions
     _values: dict[ColumnProgram, pa.Array] = field(default_factory=dict)
     _computed: dict[ComputedProgram, pa.Array] = field(default_factory=dict)
     _carried: dict[ColumnProgram, Mask] = field(default_factory=dict)
@@ -135,8 +135,6 @@ class BatchImages:
         schema, count = self.batch.schema, self.batch.images.num_rows
         if name != "ts_ms":
             return pa.repeat(pa.scalar({"database": schema.database, "table": schema.table}[name]), count)
-        if self.transactions is None:
-            raise AssertionError("the transactions of a batch are asked for, and not given")
         times = np.zeros(count + 1, np.int64)
         for images in (self.batch.before_row, self.batch.after_row):
             times[images] = self.transactions.ts_ms[self.batch.transaction]

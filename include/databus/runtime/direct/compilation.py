@@ -55,7 +55,7 @@ class CompiledRows:
             return rows
         return judged(table.steps, BatchImages(batch, transactions), rows)
 
-    def shown(self, batch: TableBatch, transactions: Transactions | None = None) -> TableBatch:
+    def shown(self, batch: TableBatch, transactions: Transactions) -> TableBatch:
         """Return the batch with the values that transforms replaced and computed; see `RowProgram`."""
         table = self.tables.get(batch.schema.schema_id)
         if table is None or not table.columns:

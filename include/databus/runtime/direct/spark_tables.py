@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
@@ -72,10 +72,10 @@ class TellingProgram:
         with _named(batch):
             return self.program.judged(batch, transactions, rows)
 
-    def shown(self, batch: TableBatch, *more: Any) -> TableBatch:
+    def shown(self, batch: TableBatch, transactions: Transactions) -> TableBatch:
         """Return the batch with the values that transforms replaced; see `RowProgram`."""
         with _named(batch):
-            return self.program.shown(batch, *more)
+            return self.program.shown(batch, transactions)
 
 
 @contextmanager

@@ -23,7 +23,10 @@ _LOOK = """
     print("@" + json.dumps({
         "errors": errors,
         "ours": [p.name for p in ours],
-        "pages": [(app["name"], app["destination"], app["bundle_url"].partition("?")[0]) for p in ours for app in p.react_apps],
+        "pages": [
+            (app["name"], app["destination"], app["bundle_url"].partition("?")[0])
+            for p in ours for app in p.react_apps
+        ],
         "routes": [app["url_prefix"] for p in ours for app in p.fastapi_apps],
         "timetables": [name for name in get_timetables_plugins() if name.startswith("databus")],
         "tasks": sorted(p.name for p in of_tasks._get_plugins()[0]) == sorted(p.name for p in plugins),

@@ -23,7 +23,10 @@ _LOOK = """
     print("@" + json.dumps({
         "errors": errors,
         "ours": [p.name for p in ours],
-        "tabs": [app["bundle_url"].partition("?")[0] for p in ours for app in p.react_apps],
+        "pages": [
+            (app["name"], app["destination"], app["bundle_url"].partition("?")[0])
+            for p in ours for app in p.react_apps
+        ],
         "routes": [app["url_prefix"] for p in ours for app in p.fastapi_apps],
         "timetables": [name for name in get_timetables_plugins() if name.startswith("databus")],
         "tasks": sorted(p.name for p in of_tasks._get_plugins()[0]) == sorted(p.name for p in plugins),
@@ -46,7 +49,7 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
     assert json.loads(lines[0][1:]) == {
         "errors": {},
         "ours": ["databus"],
-        "tabs": ["/databus/static/main.js"],
+        "pages": [["Databus", place, "/databus/static/main.js"] for place in ("dag_run", "nav")],
         "routes": ["/databus"],
         "timetables": ["databus.airflow.timetable.StaggeredTimetable"],
         "tasks": True,

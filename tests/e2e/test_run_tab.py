@@ -161,9 +161,10 @@ def test_the_page_of_flows_shows_what_is_wrong_first(
     row = f'[data-testid="flow {till.name}"]'
     assert page.text(f"{row} .state") == "!Rows held"
     cells = page.value(f"[...document.querySelector('{row}').cells].map(c => c.textContent)")
-    assert f"checks hold back {HELD} row" in cells[1]
+    assert cells[1] == f"{till.name}checks hold back {HELD} rows Open run →"
     assert cells[-1] == str(HELD)
     assert page.value("document.querySelectorAll('tbody tr').length") == 1
+    assert page.text('[data-testid="sum"]').startswith("1 of ")
     link = page.value(f"[...document.querySelectorAll('{row} a')].find(a => a.textContent.startsWith('Open run')).href")
     assert link == tab(till.run.api.root, till)
     look(page, "flows_light", tmp_path)

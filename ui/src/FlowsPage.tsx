@@ -73,8 +73,8 @@ export function FlowsPage() {
   const all = flowsOf(seen.recorded, dags.dags, dags.failed);
   const found = all.filter((flow) => matches(flow, sought));
   const shown = found.filter((flow) => !only || flow.state === only);
-  const held = all.reduce((sum, flow) => sum + (flow.recorded?.held_rows ?? 0), 0);
-  const rate = all.reduce((sum, flow) => sum + (flow.recorded?.rows_per_second ?? 0), 0);
+  const held = found.reduce((sum, flow) => sum + (flow.recorded?.held_rows ?? 0), 0);
+  const rate = found.reduce((sum, flow) => sum + (flow.recorded?.rows_per_second ?? 0), 0);
   return (
     <section className="databus" data-testid="databus-flows">
       <style>{THEME}</style>
@@ -102,7 +102,7 @@ export function FlowsPage() {
       </div>
       {all.length === 0 ? <Empty /> : (
         <>
-          <p data-testid="sum">{count(all.length, "flow")} · {number(rate)} rows/s · {count(held, "row")} held back</p>
+          <p data-testid="sum">{found.length < all.length ? `${found.length} of ` : ""}{count(all.length, "flow")} · {number(rate)} rows/s · {count(held, "row")} held back</p>
           <div className="room">
             <table>
               <thead>
@@ -127,6 +127,7 @@ export function FlowsPage() {
 function Row({ flow }: { flow: Flow }) {
   const { sign, tone } = SIGNS[flow.state];
   const r = flow.recorded;
+  const about = [r?.mode === "replay" ? r.mode : "", flow.dag?.timetable_summary].filter(Boolean).join(" · ");
   const dag = `dags/${encodeURIComponent(flow.dagId)}`;
   const run = r ? `${dag}/runs/${encodeURIComponent(r.last_batch.run_id)}/plugin/databus-run` : dag;
   return (
@@ -135,8 +136,8 @@ function Row({ flow }: { flow: Flow }) {
       <td>
         <a href={address(dag)}>{flow.name}</a>
         <span className="note why">
-          {[r?.mode, flow.dag?.timetable_summary].filter(Boolean).join(" · ")}
-          {flow.cause ? <>{" "}<b>{flow.cause}</b>{" "}<a href={address(flow.state === "Stopped" ? `${dag}/runs?state=failed` : run)}>{flow.state === "Stopped" ? "Open failed runs" : "Open run"} →</a></> : null}
+          {about ? `${about}${flow.cause ? " · " : ""}` : ""}
+          {flow.cause ? <><b>{flow.cause}</b>{" "}<a href={address(flow.state === "Stopped" ? `${dag}/runs?state=failed` : run)}>{flow.state === "Stopped" ? "Open failed runs" : "Open run"} →</a></> : null}
         </span>
       </td>
       <td className="wide">{flow.dag?.description ?? ""}</td>

@@ -65,7 +65,7 @@ class DatabusPlugin(AirflowPlugin):
             "destination": "dag_run",
         },
         {
-            "name": "Databus flows",
+            "name": "Databus",
             "url_route": "databus",
             "bundle_url": _bundle_url(),
             "destination": "nav",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import jsonschema
@@ -75,7 +75,9 @@ CLEARLY = {"v": st.none() | st.integers(4, 7), "note": st.none() | st.sampled_fr
 TWICE = {name: value.map(lambda v: (v, v)) for name, value in CLEARLY.items()}
 TWICE |= {name: _pairs(kinds) for name, (_, kinds) in HIDDEN.items()}
 IMAGE: st.SearchStrategy[Pair] = st.builds(
-    lambda number, values: tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1)),
+    lambda number, values: cast(
+        "Pair", tuple({"id": number, **{n: v[side] for n, v in values.items()}} for side in (0, 1))
+    ),
     st.integers(1, 3),
     st.fixed_dictionaries({}, optional=TWICE),
 )

@@ -196,6 +196,14 @@ def test_a_commit_must_agree_with_itself(changed, problem) -> None:
     assert any(problem in str(found) for found in log.ledger().problems)
 
 
+@pytest.mark.parametrize(("rows", "problems"), [(1, 1), (2, 0), (4, 0), (6, 0), (7, 1)])
+def test_sinks_confirm_each_copy_of_a_row(rows, problems) -> None:
+    """Of two rows that are dispatched and one that is held back, each is two copies at most; each has at least one."""
+    log = moved([("commit", 3, 2, 0, 1, 0)])
+    log.entries[1] = replace(log.entries[1], receipts=(receipt(1, rows),))
+    assert len(build("orders", log.entries, log.gaps, copies=2).problems) == problems
+
+
 def test_two_sinks_may_take_different_rows_of_a_batch() -> None:
     log = moved([("commit", 3, 5, 0, 1, 0)])
     log.entries[1] = replace(log.entries[1], receipts=(receipt(1, 5), receipt(1, 2, "search", rejected=1)))

@@ -84,8 +84,8 @@ def session_of(flow: Flow, lost: int = 0) -> Any:
     return SimpleNamespace(flow=flow, sinks=sinks, every_sink=sinks, slots=slots, source=source, hidden=None)
 
 
-def replayed(numbers: Iterable[int], lost: int = 0, **stages: str) -> tuple[Any, Any]:
-    session = session_of(FLOW, lost)
+def replayed(numbers: Iterable[int], lost: int = 0, flow: Flow = FLOW, **stages: str) -> tuple[Any, Any]:
+    session = session_of(flow, lost)
     pinned = {name: SinkPlan(partitions={"cdc.shop.t": 1}) for name in session.sinks}
     own = replace(plan(SinkPlan()), flow="replays of f", sinks=pinned)
     source = SourcePlan(own.range, (T,), 5, 100)
@@ -116,6 +116,13 @@ def test_rows_are_sent_once_more_in_the_sink_s_form_with_hidden_values() -> None
 def test_a_row_that_one_sink_held_is_sent_to_that_sink_alone() -> None:
     _, sinks = replayed((1, 5), row1="plain")
     assert [(m["after"] or m["before"])["id"] for m in sinks["kafka"].written] == [5]
+
+
+def test_rows_of_a_replay_stand_in_no_transaction() -> None:
+    """The transaction's end was told when its range was written, with those held back beside its count (ADR 74)."""
+    sinks = (Kafka(conn_id="k", types="debezium", transaction_topic="cdc.transactions"), FLOW.sinks[1])
+    _, written = replayed((1, 5), flow=FLOW.model_copy(update={"sinks": sinks}))
+    assert [(m["op"], m["transaction"]) for m in written["kafka"].written] == [("c", None), ("d", None)]
 
 
 def test_rows_that_are_gone_or_not_confirmed_are_an_error() -> None:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from databus.core.errors import ConfigError
-from databus.sinks.kafka.headers import header_bytes, header_lists, of_tombstone
+from databus.core.state.plan import SinkPlan
+from databus.sinks.kafka.headers import header_arrays, header_bytes, header_lists, of_tombstone
 from databus.sinks.kafka.spec import Kafka
+from tests.reference.made_messages import plan
 from tests.unit.formats.encoded_messages import encoded
 
 GTID = "f7ceba1a-e55e-11f1-96ca-02fc00000001"
@@ -50,6 +52,15 @@ def test_a_trace_for_each_transaction_and_a_parent_for_each_change() -> None:
     )
     transaction = f"{GTID}:2"
     assert traces[transaction] == hashlib.sha256(transaction.encode()).hexdigest()[:32]
+
+
+def test_copies_of_a_row_are_of_its_transaction_s_trace() -> None:
+    ids = [f"{GTID}:2:0:0", f"{GTID}:2:1:0.0", f"{GTID}:2:1:0.1"]
+    spec = Kafka(conn_id="k", headers=("event_id", "traceparent"))
+    made = header_arrays(pa.RecordBatch.from_pydict({"event_id": ids}), spec, plan(SinkPlan()))
+    found = [text.split("-") for text in made["header:traceparent"].to_pylist()]
+    assert {trace for _, trace, _, _ in found} == {hashlib.sha256(f"{GTID}:2".encode()).hexdigest()[:32]}
+    assert len({parent for _, _, parent, _ in found}) == len(ids)
 
 
 def test_cloud_events_of_any_envelope() -> None:

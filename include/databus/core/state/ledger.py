@@ -139,7 +139,11 @@ class Ledger:
 
 
 def build(
-    flow: str, entries: Sequence[HistoryEntry], gaps: Sequence[Gap] = (), alone: Sequence[HistoryEntry] = ()
+    flow: str,
+    entries: Sequence[HistoryEntry],
+    gaps: Sequence[Gap] = (),
+    alone: Sequence[HistoryEntry] = (),
+    copies: int = 1,
 ) -> Ledger:
     """Follow a chain of history entries, and say where it does not hold.
 
@@ -148,8 +152,9 @@ def build(
         entries: history in ascending order of their numbers; those before the first may be missing.
         gaps: the flow's named gaps; each move forward without reading must be one of them.
         alone: own histories of sinks that are behind, or were.
+        copies: the most copies of a row that the flow makes; sinks confirm each, and a row counts once.
     """
-    chain = _SpanChain(flow, gaps, SinkShares(alone), none_behind=not alone)
+    chain = _SpanChain(flow, gaps, SinkShares(alone), none_behind=not alone, copies=copies)
     for entry in entries:
         chain.add(entry)
     return chain.ledger()
@@ -158,8 +163,9 @@ def build(
 class _SpanChain:
     """The state while following: spans so far, and the last entry."""
 
-    def __init__(self, flow: str, gaps: Sequence[Gap], shares: SinkShares, *, none_behind: bool) -> None:
+    def __init__(self, flow: str, gaps: Sequence[Gap], shares: SinkShares, *, none_behind: bool, copies: int) -> None:
         self._flow = flow
+        self._copies = copies
         self._none_behind = none_behind
         self._sinks: set[str] = set()
         self._shares = shares
@@ -261,13 +267,13 @@ class _SpanChain:
         for counts in entry.counts.values():
             total = total.plus(counts)
         for sink, rows in sorted(confirmed.items()):
-            if rows > total.dispatched + total.quarantined:
+            if rows > self._copies * (total.dispatched + total.quarantined):
                 self._wrong(entry, f"sink {sink} confirms {rows} rows, the counts hold {total.dispatched} dispatched")
         self._sinks |= confirmed.keys()
         # Where there are several sinks, what one that is behind takes counts as dispatched too.
         if self._none_behind and len(confirmed) == 1 and self._sinks == confirmed.keys():
             ((sink, rows),) = confirmed.items()
-            if rows != total.dispatched:
+            if rows < total.dispatched or (self._copies == 1 and rows > total.dispatched):
                 self._wrong(entry, f"sink {sink} confirms {rows} rows, the counts hold {total.dispatched} dispatched")
         if not confirmed and total.dispatched:
             self._wrong(entry, f"counts {total.dispatched} rows as dispatched, and no sink confirms any")

@@ -18,6 +18,7 @@ from databus.records.ledger.page_rows import Page
 from databus.records.ledger.pages import LedgerPages
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
+from databus.runtime.copies import most_copies
 
 _ROUNDS = 10
 
@@ -80,7 +81,8 @@ def read_ledger(flow: Flow, services: Services) -> LedgerState:
         pages = tuple(LedgerPages(records).pages(name))
     entries = merged(history, pages)
     alone = [entry for spec in flow.sinks for entry in own_history(flow, services, spec.sink_name)]
-    return LedgerState(name, checkpoint, plan, history, gaps, pages, entries, build(name, entries, gaps, alone))
+    ledger = build(name, entries, gaps, alone, most_copies(flow))
+    return LedgerState(name, checkpoint, plan, history, gaps, pages, entries, ledger)
 
 
 def own_history(flow: Flow, services: Services, sink: str) -> list[HistoryEntry]:

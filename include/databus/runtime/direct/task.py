@@ -57,6 +57,7 @@ class DirectTask:
         writer: the sink's writer.
         passed: see `dispatch_direct`.
         program: see `databus.runtime.direct.reasons.row_program`.
+        tells_transactions: whether a sink that writes transactions is given theirs; a replay's rows are in none.
     """
 
     flow: Flow
@@ -71,6 +72,7 @@ class DirectTask:
     writer: SlotWriter
     passed: frozenset[str] | None = None
     program: RowProgram | None = None
+    tells_transactions: bool = True
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -112,7 +114,8 @@ class DirectTask:
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
-        transactions = counter.number_by(TransactionStream.of(self.encoder, slot))
+        told = TransactionStream.of(self.encoder, slot) if self.tells_transactions else None
+        transactions = counter.number_by(told)
         for rows in in_order(self._read()):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:

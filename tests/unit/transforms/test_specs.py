@@ -172,6 +172,7 @@ def test_building_specs_loads_no_heavy_package() -> None:
         lambda: Route(by="if(_ts_ms > 5, 'eu', 'us')", routes=("eu", "us")),
         lambda: Split({"a": "before.v > 5"}),
         lambda: Split({"": "true"}),
+        lambda: KeyBy("a", "A"),
         lambda: Split({"a": "_ts_ms > 5"}),
         lambda: Flatten("doc", {"a[0]": "int"}),
         lambda: Flatten("doc", {"a": "list"}),

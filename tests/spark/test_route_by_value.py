@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus import Filter, Flow, Mock, Noop, NotNull, Route
+from databus import Filter, Flow, Mask, Mock, Noop, NotNull, Project, Route
 from databus.binlog.decoding.table_batch import TableEvent
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.rows.emit import emit_events
@@ -147,6 +147,28 @@ def test_what_has_no_route_is_held_back_by_name_and_whole(changes_of: Build) -> 
     assert [r["cause"] for r in found] == [cause for _, cause in HELD]
     assert [r["state"] for r in found] == ["quarantined"] * (len(HELD) - 1) + ["filtered"]
     assert [r["op"] for r in written(flow, changes_of(batch(T, [HELD[3][0]])))] == ["u"]
+
+
+@pytest.mark.parametrize(
+    "hides",
+    [
+        [DropColumns("region")],
+        [RenameColumns({"region": "area"}), Mask("area")],
+        [Project("v")],
+        [RenameColumns({"region": "area", "v": "region"}), DropColumns("area")],
+        [Mask("region"), Cast(v="string")],
+    ],
+)
+def test_a_value_that_is_hidden_behind_is_not_told(hides: list[TransformSpec], changes_of: Build) -> None:
+    held = [change for change, _ in HELD[:5]]
+    causes = [r["cause"] for r in written(flow_of([BY_REGION, *hides]), changes_of(batch(T, held)))]
+
+    assert causes == ["route(***)"] * 4 + ["route_lacks(region)"]
+    hidden_before = [Mask("region"), BY_REGION, DropColumns("note")]
+    (masked,) = written(flow_of(hidden_before), changes_of(batch(T, held[:1])))
+    assert masked["cause"] == "route(***)"  # the mask's own text
+    (shown,) = written(flow_of([BY_REGION, DropColumns("note")]), changes_of(batch(T, held[:1])))
+    assert shown["cause"] == "route(apac)"
 
 
 def test_a_moved_row_that_violates_a_check_is_held_back_whole_and_counted_once(changes_of: Build) -> None:

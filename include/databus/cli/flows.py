@@ -123,7 +123,7 @@ def validate(
     if not builds_dags():
         ERR.print(_NO_DAGS, style="yellow", markup=False, soft_wrap=True)
     settings = Settings.from_environment()
-    unpacked = [(f, [*missing_packages(f.flow, settings), *_of_raw_records(f.flow)]) for f in found]
+    unpacked = [(f, [*missing_packages(f.flow, settings), *_of_lane(f.flow)]) for f in found]
     findings = [(f, told or list(_of_tables(f.flow) if connect else ())) for f, told in unpacked]
     rows: list[dict[str, Any]] = [
         {"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None, "code": None}
@@ -182,13 +182,13 @@ def _show_judged(rows: list[dict[str, Any]]) -> None:
                 OUT.print(f"    {row['hint']}", style="dim", markup=False, soft_wrap=True)
 
 
-def _of_raw_records(flow: Flow) -> list[Finding]:
-    """Return a finding for each transform in front of a sink that hands records on byte for byte."""
-    if not any(spec.takes_raw_records for spec in flow.sinks):
+def _of_lane(flow: Flow) -> list[Finding]:
+    """Return what the definition says against a sink's lane: a transform of raw records, rows through Spark."""
+    if not any(spec.takes_raw_records or spec.needs_direct_lane() for spec in flow.sinks):
         return []
-    from databus.runtime.direct.required import raw_record_errors
+    from databus.runtime.direct.required import lane_findings
 
-    return [Finding.of("lane", error) for error in raw_record_errors(flow)]
+    return lane_findings(flow)
 
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:

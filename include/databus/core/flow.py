@@ -154,6 +154,22 @@ class Flow(Spec):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _boundaries_have_a_topic_each(self) -> Flow:
+        for sink in self.sinks:
+            if not (option := sink.needs_transactions()):
+                continue
+            own = getattr(sink, option).replace("{flow}", self.name)
+            for other in self.sinks:
+                names = [name.replace("{flow}", self.name) for name in other.datasets()]
+                if other is sink or own not in names or other.conn_ids()[:1] != sink.conn_ids()[:1]:
+                    continue
+                twice = f"sinks {sink.sink_name} and {other.sink_name} would both write the boundaries of transactions"
+                mixed = f"rows of sink {other.sink_name} and the boundaries of transactions of sink {sink.sink_name}"
+                both = other.needs_transactions() and own == names[-1]
+                raise ValueError(f"{twice} to {own!r}" if both else f"{mixed} would share {own!r}")
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON from which the registry rebuilds an equal flow."""
         return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from databus.expressions.errors import NotCompiledError
 from databus.expressions.lexer import Lexeme, lexemes
 from databus.expressions.literals import WORDS, bytes_literal, number_literal, time_literal
-from databus.expressions.tree import NULL, Call, Cases, Conversion, Literal, Name, Tree, names_in
+from databus.expressions.tree import NULL, Call, Cases, Conversion, Literal, Name, Tree, depth_of, names_in
 from databus.rows.frames.expression import IMAGES, parse_expression
 
 _LEVELS: tuple[frozenset[str], ...] = (
@@ -32,7 +32,10 @@ _RESERVED = frozenset(
 )
 """Words that are read as themselves only: a column of such a name has quotes."""
 _WITH_UNITS = frozenset({"timestampadd", "timestampdiff", "date_add", "dateadd", "datediff", "date_diff"})
-_MOST_DEEP = 60
+_MOST_DEEP = 30
+"""Parentheses inside one another: each takes some 16 calls here, and 20 in the parser of Spark's lane."""
+_LONGEST = 150
+"""Depth of a tree, of a chain of OR its length, that Python's stack has room for in whatever calls this."""
 
 
 def parse(text: str) -> Tree:
@@ -43,7 +46,12 @@ def parse(text: str) -> Tree:
     """
     if "${" in text:  # variables of a session that has their substitution on
         raise NotCompiledError("a text with ${")
-    tree = _Parser(lexemes(text)).whole()
+    try:
+        tree = _Parser(lexemes(text)).whole()
+    except RecursionError:
+        raise NotCompiledError("expressions this deep") from None
+    if depth_of(tree) > _LONGEST:
+        raise NotCompiledError("expressions this deep")
     try:
         names = {(found.name, found.image) for found in parse_expression(text).identifiers}
     except ValueError as error:

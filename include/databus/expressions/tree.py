@@ -87,6 +87,14 @@ def names_in(tree: Tree) -> Iterator[Name]:
         yield from names_in(part)
 
 
+def depth_of(tree: Tree) -> int:
+    """Return how many trees stand inside one another at most; a chain of signs stands as deep as it is long."""
+    depth, level = 0, [tree]
+    while level:
+        depth, level = depth + 1, [part for each in level for part in _parts(each)]
+    return depth
+
+
 def _parts(tree: Tree) -> tuple[Tree, ...]:
     if isinstance(tree, Call):
         return tree.arguments

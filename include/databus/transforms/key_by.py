@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.chosen_key import ChosenKey
@@ -61,6 +61,13 @@ class KeyBy(TableTransform):
         if columns:
             options["columns"] = columns
         super().__init__(**options)
+
+    @field_validator("columns")
+    @classmethod
+    def _names_each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len({name.casefold() for name in value}) < len(value):
+            raise ValueError(f"{', '.join(value)} names a column twice: a key has each once")
+        return value
 
     @property
     def most_copies(self) -> int:

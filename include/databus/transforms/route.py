@@ -10,9 +10,10 @@ from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.chosen import Choice, image_value, names_in
+from databus.rows.frames.computing import clear_of
 from databus.rows.frames.expression import Expression
 from databus.rows.frames.fields import sql_string
-from databus.rows.frames.places import MOST_ROUTES, ROUTES_NOW, ROUTES_WAS, routes_array
+from databus.rows.frames.places import MOST_ROUTES, ROUTE_TOLD, ROUTES_NOW, ROUTES_WAS, routes_array
 from databus.rows.frames.selection import java_regex, matches, named
 from databus.transforms.table_transform import TableTransform
 
@@ -33,9 +34,10 @@ class Route(TableTransform):
     insert with the after-image at the new one, with event ids that end in `.0` and `.1`. A TRUNCATE or DDL row goes to
     each route. Rows go through Spark.
 
-    A row is held back as "route(value)" where the value is none of the routes, as "route_lacks(column)" where its
-    images do not say it (`binlog_row_image` MINIMAL or NOBLOB), or where it moves and its after-image is not whole, and
-    as "route_flagged(column)" where a value is not of its column's type.
+    A row is held back as "route(value)" where the value is none of the routes ("route(***)" where a transform behind
+    hides a column of the expression), as "route_lacks(column)" where its images do not say it (`binlog_row_image`
+    MINIMAL or NOBLOB), or where it moves and its after-image is not whole, and as "route_flagged(column)" where a value
+    is not of its column's type.
 
     Attributes:
         mapping: fnmatch pattern of `database.table` → route, e.g. {"shop.*": "shop"}; default none, and
@@ -178,6 +180,14 @@ class _RouteChoice(Choice):
         super().__init__(Route.kind, what, tables, (by,), (ROUTES_NOW, ROUTES_WAS), follows=follows)
         self._routes = routes
 
+    def applied(self, changes: FrameChanges) -> FrameChanges:
+        """Return the changes with the places of their rows; see `Choice`."""
+        placed = super().applied(changes)
+        for schema in changes.tables:
+            if self.means(schema):
+                placed = placed.with_told(schema, clear_of(changes, schema, self.judged(changes, schema)))
+        return placed
+
     def value(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
         """Return SQL of an array of the route."""
         return f"array({self._text(changes, schema, image)})"
@@ -185,7 +195,7 @@ class _RouteChoice(Choice):
     def outside(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
         """Return SQL of "route(value)" where an image names none of the routes."""
         text, known = self._text(changes, schema, image), ", ".join(map(sql_string, self._routes))
-        said = f"concat('{Route.kind}(', coalesce(substr({text}, 1, {_SHOWN}), 'NULL'), ')')"
+        said = f"concat({sql_string(ROUTE_TOLD)}, coalesce(substr({text}, 1, {_SHOWN}), 'NULL'), ')')"
         return f"(CASE WHEN {text} IN ({known}) THEN NULL ELSE {said} END)"
 
     def of_held(self) -> str:

@@ -109,6 +109,22 @@ def test_validate_asks_no_server_unless_told_to(tmp_path: Path, monkeypatch: pyt
     assert any("lost" in str(row["problem"]) for row in json.loads(lost.stdout))
 
 
+def test_validate_tells_a_form_that_the_definition_leaves_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text(
+        "from databus import Flow, Kafka, MysqlBinlog, Route\n"
+        "route = Route(by='region', routes=('eu', 'us'))\n"
+        "sink = Kafka(conn_id='k', topic='t.{route}', format='avro', registry_conn_id='r')\n"
+        "flow = Flow(name='f', source=MysqlBinlog(conn_id='m', tables=('a.b',)), transforms=(route,), sinks=(sink,))\n"
+    )
+    told = CliRunner().invoke(app, ["flows", "validate", "--dags", str(tmp_path), "-o", "json"])
+    (row,) = json.loads(told.stdout)
+    assert (told.exit_code, row["code"]) == (2, "lane_required")
+    assert row["problem"] == (
+        'lane: flow f, sink kafka: format="avro" needs rows as they are decoded: transform route by region to eu, '
+        "us is applied by Spark alone"
+    )
+
+
 def test_validate_prints_a_line_per_flow_that_is_well_and_counts_them(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text(FLOW.format(name=name))

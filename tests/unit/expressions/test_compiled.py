@@ -126,6 +126,9 @@ def test_a_row_for_which_spark_fails(text: str, error_class: str) -> None:
         (r"s = '\200'", "the escape"),
         ("i IN (SELECT 1)", "SELECT in this place"),
         ("(" * 70 + "i" + ")" * 70, "this deep"),
+        ("abs(" * 31 + "i" + ")" * 31, "this deep"),
+        (" OR ".join(f"i = {n}" for n in range(500)), "this deep"),
+        (" || ".join(["s"] * 200) + " = 'x'", "this deep"),
         ("1.5L = i", "the number 1.5L"),
     ],
 )

@@ -91,8 +91,9 @@ def test_texts_without_parts_are_kept_in_their_rows() -> None:
 
 @pytest.mark.parametrize("value", ["S", "SGk=x", "SGVs=", "a===", "SG=k"])
 def test_what_is_not_base64_fails(value: str) -> None:
-    with pytest.raises(ExpressionError):
+    with pytest.raises(ExpressionError) as caught:
         binary.unbase64(text(value))
+    assert repr(value) not in str(caught.value)  # a transform may hide it
 
 
 def test_bytes_that_are_no_text_fail() -> None:

@@ -12,7 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from databus import AcceptedValues, DropColumns, Filter, Flow, InRange, Mask, Mock, Noop, NotNull, RenameColumns
+from databus import (
+    AcceptedValues,
+    DropColumns,
+    Filter,
+    Flow,
+    InRange,
+    Kafka,
+    Mask,
+    Mock,
+    MysqlBinlog,
+    Noop,
+    NotNull,
+    RenameColumns,
+)
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.checks.decodable import Decodable
 from databus.core.errors.source import DecodeError
@@ -71,6 +84,25 @@ CROSSINGS: list[tuple[Any, Any]] = [
     (row(7, 9), row(8, 1)),  # another key: a delete and an insert
     (row(9, 1), row(10, 9)),
 ]
+
+
+def test_tables_whose_rows_a_sink_counts_together_take_one_lane() -> None:
+    other = table("shop.u", {"id": "int"}, schema_id=1)
+    flow = flow_of(Filter("cos(v) > 0", tables=("shop.t",)), Filter("id > 0"))
+    counting = Kafka(conn_id="k", transaction_topic="cdc.transactions")
+    counted = flow.model_copy(update={"source": MysqlBinlog(conn_id="m", tables=("shop.*",)), "sinks": (counting,)})
+
+    assert [lane.lane for lane in table_lanes(flow, (T, other))] == ["spark", "direct"]
+    first, second = table_lanes(counted, (T, other))
+    assert (first.lane, second.lane) == ("spark", "spark")
+    assert first.reason == "filter 'cos(v) > 0': the function cos is not compiled"
+    assert second.reason == (
+        "sink kafka (transaction_topic) counts rows of all tables together, and shop.t goes there: "
+        "filter 'cos(v) > 0': the function cos is not compiled"
+    )
+    assert spark_tables(counted, planned(T, other), SparkTables()) is None
+    plain = counted.model_copy(update={"transforms": (Filter("id > 0"),)})
+    assert [lane.lane for lane in table_lanes(plain, (T, other))] == ["direct", "direct"]
 
 
 def test_an_update_that_leaves_is_a_delete_and_one_that_enters_an_insert() -> None:

@@ -196,6 +196,27 @@ def test_rows_that_go_to_the_topic_of_transactions_are_refused() -> None:
         planned_topics(sink, {"cdc.f.t": "cdc.f.t"}, "f")
 
 
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ({"topic": "b.{table}", "transaction_topic": "{flow}.t"}, "sinks a and b would both write the boundaries of"),
+        ({"topic": "f.t"}, "rows of sink b and the boundaries"),
+    ],
+)
+def test_a_topic_of_transactions_is_of_one_sink_alone(topics: dict[str, str], said: str) -> None:
+    source, first = MysqlBinlog(conn_id="m", tables=("s.o",)), Kafka(name="a", conn_id="k", transaction_topic="f.t")
+    with pytest.raises(ConfigError, match=said):
+        Flow(name="f", source=source, sinks=(first, Kafka(name="b", conn_id="k", **topics)))
+    Flow(name="f", source=source, sinks=(first, Kafka(name="b", conn_id="other", **topics)))
+    Flow(name="f", source=source, sinks=(first, Kafka(name="b", conn_id="k", transaction_topic="f.u")))
+
+
+@pytest.mark.parametrize("name", ["..", "t" * 250, "t{flow!r}", "t{flow:>9}", "t{{flow}}"])
+def test_what_is_no_name_of_a_topic_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="transaction_topic"):
+        Kafka(conn_id="k", transaction_topic=name)
+
+
 def test_what_stands_beside_a_flow_has_a_topic_beside_it() -> None:
     sink = Kafka(conn_id="k", transaction_topic="cdc.{flow}.t")
     assert sink.beside("f", ".replay").transaction_topic == "cdc.f.t.replay"

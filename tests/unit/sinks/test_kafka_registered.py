@@ -331,6 +331,18 @@ def test_records_are_looked_at_as_those_in_json_are(form: str, monkeypatch: pyte
     assert (gone.key(), gone.value()) == (b'{"id":1}', None)
 
 
+def test_names_that_protoc_does_not_tell_apart_are_refused() -> None:
+    for names in (("order_id", "orderId"), ("Flags",)):
+        with pytest.raises(SinkSettingError, match="to protoc, which would refuse the schema") as caught:
+            description("protobuf", table("shop.orders", {"id": "int", **dict.fromkeys(names, "int")}))
+        assert caught.value.code == "sink_avro_name"
+        description("json_schema", table("shop.orders", {"id": "int", **dict.fromkeys(names, "int")}))
+    before = description("protobuf", table("shop.orders", {"id": "int", "orderId": "int"}))
+    newest = {f"{TOPIC}-value": RegisteredSchema(3, "PROTOBUF", before.value)}
+    with pytest.raises(SinkSettingError, match="'order_id' and 'orderId', which its newest schema keeps of a column"):
+        description("protobuf", table("shop.orders", {"id": "int", "order_id": "int"}), newest)
+
+
 def test_a_subject_whose_newest_schema_is_no_proto_text_is_named() -> None:
     newest = {f"{TOPIC}-value": RegisteredSchema(3, "PROTOBUF", "message {")}
     with pytest.raises(SinkSettingError, match="Protobuf schema 3, the newest of its subject, is not understood"):

@@ -78,7 +78,7 @@ def test_nothing_to_do_is_refused(kind: type[TransformSpec]) -> None:
         kind()
 
 
-@pytest.mark.parametrize("condition", ["rand() > 1", "amount >", "id IN (SELECT 1)"])
+@pytest.mark.parametrize("condition", ["rand() > 1", "amount >", "id IN (SELECT 1)", "(" * 200 + "id = 1" + ")" * 200])
 def test_a_bad_condition_is_refused_with_file_and_line(condition: str) -> None:
     line = sys._getframe().f_lineno + 2
     with pytest.raises(ConfigError) as raised:
@@ -172,6 +172,7 @@ def test_building_specs_loads_no_heavy_package() -> None:
         lambda: Route(by="if(_ts_ms > 5, 'eu', 'us')", routes=("eu", "us")),
         lambda: Split({"a": "before.v > 5"}),
         lambda: Split({"": "true"}),
+        lambda: KeyBy("a", "A"),
         lambda: Split({"a": "_ts_ms > 5"}),
         lambda: Flatten("doc", {"a[0]": "int"}),
         lambda: Flatten("doc", {"a": "list"}),

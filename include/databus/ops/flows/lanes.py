@@ -26,7 +26,9 @@ def lane_of(flow: Flow) -> str:
         return str(told[0])
     alone = [transform.label() for transform in flow.transforms if not transform.compilable()]
     if alone:
-        return f"direct, but for the tables of {', '.join(alone)} (databus plan, or --connect, says which)"
+        together = any(spec.needs_transactions() for spec in flow.sinks)
+        which = "batches with rows of the tables" if together else "the tables"
+        return f"direct, but for {which} of {', '.join(alone)} (databus plan, or --connect, says which)"
     if row_checks(flow) or not all(spec.by_table for spec in flow.transforms):
         return "direct, where the types of a table's columns allow it (databus plan, or --connect, says where)"
     return "direct"

@@ -17,7 +17,7 @@ from databus.rows.frames.fields import Field, Rewrite, field_named, fields_of, s
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.holding import Holding
 from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
-from databus.rows.frames.places import PLACES, ROUTES_NOW, ROUTES_WAS
+from databus.rows.frames.places import PLACES, ROUTE_TOLD, ROUTES_NOW, ROUTES_WAS
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
@@ -52,6 +52,7 @@ class FrameChanges:
             met it.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
+        told: schema_id → stored names of columns in clear whose values a cause shows for which a row is held back.
         keys: schema_id → the key that a transform chose for the table's records; others have the source's.
         by_value: whether rows have the columns of `places.PLACES`: a transform chose routes or keys by value.
     """
@@ -65,6 +66,7 @@ class FrameChanges:
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
     by_value: bool = False
     keys: Mapping[int, RowKey] = field(default_factory=dict)
+    told: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> FrameChanges:
@@ -248,6 +250,10 @@ class FrameChanges:
         """Note the key that is chosen for records of one table."""
         return replace(self, keys={**self.keys, schema.schema_id: key})
 
+    def with_told(self, schema: TableSchema, columns: frozenset[str]) -> FrameChanges:
+        """Note columns of one table in clear, by their stored names, whose values causes of held rows show."""
+        return replace(self, told={**self.told, schema.schema_id: self.told.get(schema.schema_id, columns) | columns})
+
     def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
         gone = set(names)
@@ -322,9 +328,23 @@ class FrameChanges:
 
         if not self.edited:
             return self
-        rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
+        changed = {image: self._rebuilt(image) for image in ("before", "after")} | {"unjudged": self._untold()}
+        rows = self.rows.withColumns({name: F.expr(sql) for name, sql in changed.items()})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return FrameChanges(rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value, keys=self.keys)
+        return FrameChanges(
+            rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value, keys=self.keys, told=self.told
+        )
+
+    def _untold(self) -> str:
+        """Return SQL of the causes, without a value of a column that is not shown: a transform behind hides it."""
+        of_hidden = []
+        for schema_id, columns in self.told.items():
+            shown = {f.source for f in self.fields[schema_id] if f.computed is None and not f.rewrites}
+            of_hidden += [str(schema_id)] if columns - shown else []
+        if not of_hidden:
+            return "`unjudged`"
+        told = f"`schema_id` IN ({', '.join(of_hidden)}) AND startswith(`unjudged`, {sql_string(ROUTE_TOLD)})"
+        return f"CASE WHEN {told} THEN {sql_string(f'{ROUTE_TOLD}***)')} ELSE `unjudged` END"
 
     def _rebuilt(self, image: str) -> str:
         cases = "".join(

@@ -90,6 +90,8 @@ def parse_expression(text: str) -> Expression:
     except SqlglotError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"cannot parse {text!r}: {reason}") from None
+    except RecursionError:
+        raise ValueError(f"{text[:80]!r}… stands too deep inside itself to be parsed: take parentheses out") from None
     if len(trees) != 1:
         raise ValueError(f"{text!r} must be one SQL expression")
     tree = trees[0]

@@ -33,6 +33,9 @@ COPY = "copy"
 ROW_OP, KEYED = "row_op", "keyed"
 """Columns beside it: op of the row itself, and whether the copy's key is a chosen one."""
 
+ROUTE_TOLD = "route("
+"""Beginning of the one cause that shows a value of a row: the one that is none of the routes."""
+
 MOST_ROUTES = 16
 """Routes that one transform may choose among: `part` has 15 bits, of which DROP TABLE of many tables takes a share."""
 

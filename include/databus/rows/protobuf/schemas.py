@@ -155,12 +155,13 @@ def _field(kind: str, name: str, number: int, column: str, *options: str) -> str
 
 def _options(name: str, column: str, *options: str) -> str:
     """Return a field's options: in ProtoJSON it is called as its column is, not in camel case."""
-    told = [f"json_name = {json.dumps(column, ensure_ascii=False)}"] if _camel_case(name) != column else []
+    told = [f"json_name = {json.dumps(column, ensure_ascii=False)}"] if camel_case(name) != column else []
     told += options
     return f" [{', '.join(told)}]" if told else ""
 
 
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
+    """Return the name in ProtoJSON that protoc gives a field; no two fields of a message may have one, used or not."""
     first, *more = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in more)
 

@@ -76,7 +76,17 @@ def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, .
     for schema, found in _programs(flow, tables):
         reason = found if isinstance(found, str) else unmarked(flow, schema)
         reasons[schema.full_name] = reasons.get(schema.full_name) or reason
+    _join(flow, reasons)
     return tuple(TableLane(table, "spark" if why else "direct", why) for table, why in reasons.items())
+
+
+def _join(flow: Flow, reasons: dict[str, str]) -> None:
+    """Take all tables to the lane of one that goes through Spark, where a sink counts their rows together."""
+    alone = next((table for table, why in reasons.items() if why), "")
+    option = next((f"{sink.sink_name} ({told})" for sink in flow.sinks if (told := sink.needs_transactions())), "")
+    for table, why in reasons.items() if alone and option else ():
+        shared = f"sink {option} counts rows of all tables together, and {alone} goes there: {reasons[alone]}"
+        reasons[table] = why or shared
 
 
 def row_program(flow: Flow, planned: SourcePlan, apart: Collection[str] = ()) -> CompiledRows | None:

@@ -17,6 +17,7 @@ from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.schema_registry.settings import CONN_TYPES, RegistrySettings
 from databus.sinks.kafka.headers import ORDERS
 from databus.sinks.kafka.message_options import MessageOptions
+from databus.sinks.kafka.topics.names import MAX_NAME
 
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
@@ -121,9 +122,12 @@ class Kafka(MessageOptions):
     @field_validator("transaction_topic")
     @classmethod
     def _transaction_topic_is_one(cls, value: str) -> str:
-        fields = {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
-        if fields - {"flow"}:
+        list(string.Formatter().parse(value))  # a brace that is left open
+        name = value.replace("{flow}", "f")
+        if "{" in name or "}" in name:
             raise ValueError(f"transaction_topic {value!r} is one topic: it may use {{flow}} alone")
+        if len(name) > MAX_NAME or name in {".", ".."}:
+            raise ValueError(f"transaction_topic {value!r} is not a name that Kafka allows")
         return value
 
     @field_validator("producer")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from databus.core.errors.sink import SinkSettingError
 from databus.core.tables.schemas import TableSchema
 from databus.rows.avro import schemas as avro
+from databus.rows.avro.types import FLAGS
 from databus.rows.json_schema import schemas as json_schema
 from databus.rows.protobuf import schemas as protobuf
-from databus.rows.protobuf.schemas import FormerField
+from databus.rows.protobuf.schemas import FormerField, camel_case
 from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, numbered
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def _protobuf(table: TableSchema, written: TableSchema, topic: str, connector: s
     shape = protobuf.shape_of(table, written.columns, range(len(written.columns)))
     subjects = Subjects(topic)
     values = _Numbered.of([field for _, field in shape.chosen], newest(subjects.value), ("Envelope", "Value"))
+    _require_apart(table.full_name, values)
     value = protobuf.value_schema(topic, values.fields, values.former)
     if not shape.key:
         return Description(value, "", shape.form, values.numbers)
     keys = _Numbered.of(shape.key, newest(subjects.key), ("Key",))
+    _require_apart(table.full_name, keys)
     key = protobuf.key_schema(topic, keys.fields, keys.former)
     return Description(value, key, shape.form, values.numbers, keys.numbers)
 
@@ -128,6 +131,27 @@ class _Numbered:
             former = {name: FormerField(*told) for name, told in found.items() if told[0] != FLAGS_NUMBER}
         numbers = numbered(fields, {name: field.number for name, field in former.items()})
         return cls(list(zip(numbers, fields, strict=True)), former)
+
+
+def _require_apart(table: str, numbered: _Numbered) -> None:
+    """Refuse two fields of one name in ProtoJSON, such as order_id and orderId: protoc compiles no such message.
+
+    Raises:
+        SinkSettingError: names both; one may be a column of before, whose field stays.
+    """
+    found = {camel_case(FLAGS): FLAGS}
+    columns = [field.name for _, field in numbered.fields]
+    for name in dict.fromkeys((*columns, *numbered.former)):
+        other = found.setdefault(camel_case(name), name)
+        if other != name:
+            kept = "" if name in columns else ", which its newest schema keeps of a column of before"
+            raise SinkSettingError(
+                f"{other!r} and {name!r}{kept} of {table} are {camel_case(name)!r} both to protoc, which would refuse "
+                "the schema",
+                hint=f"Put RenameColumns for {other!r} of {table} into the flow's transforms, or give the sink another "
+                "`topic` where the other one is of before.",
+                code="sink_avro_name",
+            )
 
 
 def _former_columns(newest: RegisteredSchema | None) -> Mapping[str, json_schema.Schema]:

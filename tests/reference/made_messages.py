@@ -20,7 +20,7 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.ops.decode.files import decode_files
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm, json_form
-from databus.rows.transaction_orders import TransactionOrders
+from databus.runtime.direct.transaction_orders import TransactionOrders
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.transactions import encoded_boundaries

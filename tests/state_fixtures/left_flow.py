@@ -91,7 +91,7 @@ def _die_at(until: str) -> None:
 def _imported(*names: str) -> Any:
     for name in names:
         try:
-            return importlib.import_module(name)
+            return importlib.import_module(f"databus.{name}")
         except ModuleNotFoundError:
             continue
     raise ModuleNotFoundError(names)
@@ -106,7 +106,7 @@ def run(wanted: Mapping[str, Any]) -> None:
     from databus.runtime.context import RunIdentity
     from databus.runtime.window_limits import WindowControl, WindowLimits
 
-    run_flow = _imported("databus.ops.runs.run", "databus.ops.run").run_flow
+    run_flow = _imported("ops.runs.run", "ops.run").run_flow
     _die_at(wanted["until"])
     flow = left_flow(wanted["flow"], wanted["start"])
     settings = Settings(INSTALLATION, wanted["segments"], wanted["records"], segment_keep="3650d")

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from databus.core.protocols.splits import Changes
     from databus.core.state.plan import SinkPlan, SourcePlan
     from databus.core.state.snapshot import CaptureScope
-    from databus.core.tables.chosen_key import ChosenKey
-    from databus.core.tables.schemas import TableSchema
+    from databus.core.tables.schemas import ChosenKey, TableSchema
     from databus.core.tables.wanted import ColumnsWanted
     from databus.core.trace import TraceableSink
 

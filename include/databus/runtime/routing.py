@@ -12,8 +12,7 @@ from databus.core.protocols.optional_sink import FollowingSink, PinningSink
 from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import KnownOutputs
 from databus.core.state.plan import SinkPlan, SourcePlan
-from databus.core.tables.chosen_key import ChosenKey
-from databus.core.tables.schemas import TableSchema
+from databus.core.tables.schemas import ChosenKey, TableSchema
 
 
 def route_of(flow: Flow, table: TableSchema) -> str:

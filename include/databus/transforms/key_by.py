@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, field_validator
 
 from databus.core.errors.batch import TransformError
-from databus.core.tables.chosen_key import ChosenKey
-from databus.core.tables.schemas import TableSchema
+from databus.core.tables.schemas import ChosenKey, TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.chosen import Choice

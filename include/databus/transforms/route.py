@@ -89,7 +89,7 @@ class Route(TableTransform):
 
     @property
     def by_table(self) -> bool:  # type: ignore[override] # decided by an option of this kind
-        """Whether it looks at no value."""
+        """True of a route by table: it looks at no value."""
         return self.by is None
 
     @property

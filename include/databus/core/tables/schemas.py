@@ -110,3 +110,16 @@ class TableSchema:
         """Read what `to_json` wrote."""
         columns = tuple(ColumnSchema(**c) for c in data["columns"])
         return cls(data["schema_id"], data["database"], data["table"], columns, tuple(data["primary_key"]))
+
+
+@dataclass(frozen=True)
+class ChosenKey:
+    """Chosen key of a table's records.
+
+    Attributes:
+        columns: names, as the transforms before left them.
+        unique: whether no two rows of the table share a key.
+    """
+
+    columns: tuple[str, ...]
+    unique: bool = False

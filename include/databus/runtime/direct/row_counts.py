@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.columns import Ints
-    from databus.rows.transaction_orders import TransactionOrders
+    from databus.runtime.direct.transaction_orders import TransactionOrders
     from databus.runtime.direct.transactions import TransactionStream
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from databus.core.protocols.optional_sink import DirectEncoder, TransactionEncoder
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from databus.rows.transaction_orders import TransactionOrders
+    from databus.runtime.direct.transaction_orders import TransactionOrders
 
 
 @dataclass
@@ -30,7 +30,7 @@ class TransactionStream:
     orders: TransactionOrders = field(init=False)
 
     def __post_init__(self) -> None:
-        from databus.rows.transaction_orders import TransactionOrders
+        from databus.runtime.direct.transaction_orders import TransactionOrders
 
         self.orders = TransactionOrders()
 
@@ -50,7 +50,7 @@ class TransactionStream:
         if boundaries is not None:
             yield boundaries
 
-    def _encoded(self, boundaries: list[Boundary]) -> pa.RecordBatch | None:
+    def _encoded(self, boundaries: list[TransactionBoundary]) -> pa.RecordBatch | None:
         return self.encoder.encode_boundaries(boundaries, self.slot) if boundaries else None
 
 

@@ -22,8 +22,7 @@ from databus.sinks.kafka.topics.names import MAX_NAME
 if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
     from databus.core.state.plan import SinkPlan
-    from databus.core.tables.chosen_key import ChosenKey
-    from databus.core.tables.schemas import TableSchema
+    from databus.core.tables.schemas import ChosenKey, TableSchema
     from databus.sinks.kafka.tracing import TopicReader
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]

@@ -84,9 +84,9 @@ def session_of(flow: Flow, lost: int = 0) -> Any:
     return SimpleNamespace(flow=flow, sinks=sinks, every_sink=sinks, slots=slots, source=source, hidden=None)
 
 
-def replayed(numbers: Iterable[int], lost: int = 0, **stages: str) -> tuple[Any, Any]:
-    session = session_of(FLOW, lost)
-    pinned = {name: SinkPlan(partitions={"cdc.shop.t": 1}) for name in session.sinks}
+def replayed(numbers: Iterable[int], lost: int = 0, flow: Flow = FLOW, **stages: str) -> tuple[Any, Any]:
+    session = session_of(flow, lost)
+    pinned = {name: SinkPlan(partitions={"cdc.shop.t": 1, "tx": 1}) for name in session.sinks}
     own = replace(plan(SinkPlan()), flow="replays of f", sinks=pinned)
     source = SourcePlan(own.range, (T,), 5, 100)
     wanted = {ids()[number]: stages.get(f"row{number}", "check") for number in numbers}
@@ -116,6 +116,15 @@ def test_rows_are_sent_once_more_in_the_sink_s_form_with_hidden_values() -> None
 def test_a_row_that_one_sink_held_is_sent_to_that_sink_alone() -> None:
     _, sinks = replayed((1, 5), row1="plain")
     assert [(m["after"] or m["before"])["id"] for m in sinks["kafka"].written] == [5]
+
+
+def test_a_replay_writes_no_boundaries_of_transactions_and_its_rows_have_no_order() -> None:
+    orders = ("event_id", "transaction", "total_order", "data_collection_order")
+    told = Kafka(conn_id="k", types="debezium", transaction_topic="tx", headers=orders)
+    _, sinks = replayed((1, 5), flow=FLOW.model_copy(update={"sinks": (told, FLOW.sinks[1])}))
+
+    assert [message.get("op") for message in sinks["kafka"].written] == ["c", "d"]
+    assert [message["transaction"] for message in sinks["kafka"].written] == [None, None]
 
 
 def test_rows_that_are_gone_or_not_confirmed_are_an_error() -> None:

@@ -169,6 +169,7 @@ def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mappin
                 encoder_of(cast("DirectSink", sink), live, flow, source),
                 sink.writer(plan),
                 program=program,
+                transactions=False,
             )
             sent = gathered(name, session.slots.run(task, plan.sinks[name].slots))
         require_confirmed(flow, name, sent)

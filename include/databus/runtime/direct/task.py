@@ -57,6 +57,8 @@ class DirectTask:
         writer: the sink's writer.
         passed: see `dispatch_direct`.
         program: see `databus.runtime.direct.reasons.row_program`.
+        transactions: whether boundaries of transactions are written, where the sink does so; they are not where some
+            rows of a range are read alone.
     """
 
     flow: Flow
@@ -71,6 +73,7 @@ class DirectTask:
     writer: SlotWriter
     passed: frozenset[str] | None = None
     program: RowProgram | None = None
+    transactions: bool = True
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -112,7 +115,8 @@ class DirectTask:
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
-        transactions = counter.number_by(TransactionStream.of(self.encoder, slot))
+        written = TransactionStream.of(self.encoder, slot) if self.transactions else None
+        transactions = counter.number_by(written)
         for rows in in_order(self._read()):
             passed += rows.num_rows
             if passed >= _ROWS_BETWEEN_TRIMS:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from databus.core.errors import ConfigError
-from databus.sinks.kafka.headers import header_bytes, header_lists, of_tombstone
+from databus.core.state.plan import SinkPlan
+from databus.sinks.kafka.headers import header_arrays, header_bytes, header_lists, of_tombstone
 from databus.sinks.kafka.spec import Kafka
+from tests.reference.made_messages import plan
 from tests.unit.formats.encoded_messages import encoded
 
 GTID = "f7ceba1a-e55e-11f1-96ca-02fc00000001"
@@ -50,6 +52,19 @@ def test_a_trace_for_each_transaction_and_a_parent_for_each_change() -> None:
     )
     transaction = f"{GTID}:2"
     assert traces[transaction] == hashlib.sha256(transaction.encode()).hexdigest()[:32]
+
+
+def test_copies_and_boundaries_are_of_the_trace_of_their_transaction() -> None:
+    ends = ("begin", "0:0", "1:0.0", "1:0.1", "1:1.12", "end")
+    ids = [f"{transaction}:{end}" for transaction in (f"{GTID}:2", "mysql-bin.000002:645") for end in ends]
+    rows = pa.table({"event_id": ids}).to_batches()[0]
+    spec = Kafka(conn_id="k", headers=("event_id", "traceparent"))
+    found = header_arrays(rows, spec, plan(SinkPlan()))["header:traceparent"].to_pylist()
+
+    traces = [each.split("-")[1] for each in found]
+    wanted = (hashlib.sha256(each).hexdigest()[:32] for each in (f"{GTID}:2".encode(), b"mysql-bin.000002:645"))
+    assert traces == [each for each in wanted for _ in ends]
+    assert len(set(found)) == len(ids)
 
 
 def test_cloud_events_of_any_envelope() -> None:

@@ -43,5 +43,6 @@ class RegisteredSchemas:
         Raises:
             CheckpointFormatError: it has a member that this databus does not know.
         """
-        told = REGISTERED.read(data)
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+        told: dict[str, Any] = REGISTERED.read(data)
+        read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items()}
+        return cls(**read)

@@ -55,7 +55,7 @@ def find(offsets: npt.NDArray[np.int32], data: Bytes, steps: Ints, name_offsets:
 
 @njit(cache=True, nogil=True)
 def _find_in(
-    data: Bytes, p: int, end: int, steps: Ints, name_offsets: Ints, names: Bytes, stack: Any, counts: Ints
+    data: Bytes, p: Any, end: Any, steps: Ints, name_offsets: Ints, names: Bytes, stack: Any, counts: Ints
 ) -> Any:
     """Return kind, start and stop of the value in one text.
 

@@ -304,7 +304,12 @@ class FrameChanges:
             cause = holding.cause(schema.schema_id)
             return None if cause is None else F.expr(cause)
 
-        cause = self.per_table(cause_of, F.lit(None).cast("string"))
+        return self.with_held(self.per_table(cause_of, F.lit(None).cast("string")))
+
+    def with_held(self, cause: Any) -> FrameChanges:
+        """Hold rows back for what a Column of causes says, NULL for none; those held already keep their cause."""
+        from pyspark.sql import functions as F  # noqa: N812
+
         return replace(self, rows=self.rows.withColumn("unjudged", F.coalesce("unjudged", cause)))
 
     def materialize(self) -> Any:

@@ -7,7 +7,7 @@ are those of its Kafka protocol binding 1.0.2, "Binary Content Mode": attributes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -79,7 +79,7 @@ def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dic
     def joined(first: Any, second: Any, by: str) -> Any:
         return pc.binary_join_element_wise(first, second, by)
 
-    made = {
+    made: dict[str, Callable[[], Any]] = {
         "event_id": lambda: text("event_id"),
         "ts_ms": lambda: text("ts_ms"),
         "op": lambda: text("op"),

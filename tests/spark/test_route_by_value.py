@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus import Filter, Flow, Mock, Noop, NotNull, Route
+from databus import AddColumn, Filter, Flow, Mask, Mock, Noop, NotNull, Route
 from databus.binlog.decoding.table_batch import TableEvent
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.rows.emit import emit_events
@@ -147,6 +147,20 @@ def test_what_has_no_route_is_held_back_by_name_and_whole(changes_of: Build) -> 
     assert [r["cause"] for r in found] == [cause for _, cause in HELD]
     assert [r["state"] for r in found] == ["quarantined"] * (len(HELD) - 1) + ["filtered"]
     assert [r["op"] for r in written(flow, changes_of(batch(T, [HELD[3][0]])))] == ["u"]
+
+
+def test_a_cause_does_not_show_a_value_that_a_transform_behind_hides(changes_of: Build) -> None:
+    moves: list[Change] = [(None, row(1, "4711")), (row(2, "4711\n)"), row(2, EU)), (None, row(3, EU))]
+
+    def causes(*specs: TransformSpec) -> list[str]:
+        rows = checked(flow_of(specs), changes_of(batch(T, moves))).orderBy("ordinal")
+        return [r["cause"] for r in rows.selectExpr(*COLUMNS).collect()]
+
+    assert causes(BY_REGION, RenameColumns({"region": "place"}), Mask("place")) == ["route(***)", "route(***)", ""]
+    computed = Route(by="part", routes=(EU, US))
+    assert causes(AddColumn(part="concat(region, '')"), computed, DropColumns("region"))[0] == "route(***)"
+    assert causes(Mask("region"), Route(by="concat(region, '-')", routes=(EU, US)))[0] == "route(***-)"
+    assert causes(BY_REGION, Mask("note"))[0] == "route(4711)"
 
 
 def test_a_moved_row_that_violates_a_check_is_held_back_whole_and_counted_once(changes_of: Build) -> None:

@@ -26,6 +26,8 @@ PARTITION_DDL = "partition_ddl"
 NO_EVENT = "rows changed that no row event tells: "
 """Beginning of the text of such a result; the statements and their places follow."""
 _SHOWN = 3
+_VALUE = r"^(route)\([\s\S]*\)$"
+"""Cause that shows a value of the row."""
 
 
 def row_checks(flow: Flow) -> list[CheckSpec]:
@@ -44,11 +46,15 @@ def check(flow: Flow, changes: FrameChanges, taken: Column) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows
 
+    hidden = changes.told_and_hidden()
     changes = changes.materialized()  # violations are Columns over the images as they are now
     checks = row_checks(flow)
     marks = [F.when(c.violation(changes), F.lit(c.check_name)) for c in checks]
     # What a filter could not judge is held back, and says why beside the checks.
-    violations = F.array_compact(F.array(*marks, F.col("unjudged")))
+    why = F.col("unjudged")
+    if hidden:
+        why = F.when(F.col("schema_id").isin(*hidden), F.regexp_replace(why, _VALUE, "$1(***)")).otherwise(why)
+    violations = F.array_compact(F.array(*marks, why))
     holding = [c.check_name for c in checks if c.severity == "quarantine"]
     held = F.arrays_overlap(VIOLATIONS, F.array(*map(F.lit, holding))) if holding else F.lit(False)
     held = held | F.col("unjudged").isNotNull()

@@ -10,6 +10,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.chosen import Choice, image_value, names_in
+from databus.rows.frames.computing import clear_sources
 from databus.rows.frames.expression import Expression
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.places import MOST_ROUTES, ROUTES_NOW, ROUTES_WAS, routes_array
@@ -33,9 +34,10 @@ class Route(TableTransform):
     insert with the after-image at the new one, with event ids that end in `.0` and `.1`. A TRUNCATE or DDL row goes to
     each route. Rows go through Spark.
 
-    A row is held back as "route(value)" where the value is none of the routes, as "route_lacks(column)" where its
-    images do not say it (`binlog_row_image` MINIMAL or NOBLOB), or where it moves and its after-image is not whole, and
-    as "route_flagged(column)" where a value is not of its column's type.
+    A row is held back as "route(value)" where the value is none of the routes ("route(***)" where a transform behind it
+    hides a column of the expression), as "route_lacks(column)" where its images do not say it (`binlog_row_image`
+    MINIMAL or NOBLOB), or where it moves and its after-image is not whole, and as "route_flagged(column)" where a value
+    is not of its column's type.
 
     Attributes:
         mapping: fnmatch pattern of `database.table` → route, e.g. {"shop.*": "shop"}; this or `by` is required.
@@ -103,7 +105,7 @@ class Route(TableTransform):
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
         if self.by is not None:
-            return self._choice.applied(changes)
+            return self._told(self._choice.applied(changes))
 
         def route_of(schema: TableSchema) -> Any | None:
             return F.lit(self._target(schema.full_name)).cast("string")
@@ -153,6 +155,14 @@ class Route(TableTransform):
             return None
         found = (target for pattern, target in self.mapping.items() if matches(table, (pattern,)))
         return next(found, self.default)
+
+    def _told(self, changes: FrameChanges) -> FrameChanges:
+        """Note the columns whose values the cause "route(value)" shows."""
+        for schema in changes.tables:
+            if matches(schema.full_name, self.tables):
+                fields = self._choice.judged(changes, schema)
+                changes = changes.with_told(schema, clear_sources(changes, schema, fields))
+        return changes
 
     @property
     def _choice(self) -> _RouteChoice:

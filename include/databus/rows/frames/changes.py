@@ -54,6 +54,7 @@ class FrameChanges:
         hidden: where transforms note which columns they hide; None where nobody asks.
         keys: schema_id → the key that a transform chose for the table's records; others have the source's.
         by_value: whether rows have the columns of `places.PLACES`: a transform chose routes or keys by value.
+        told: schema_id → stored names of the columns of which causes in `unjudged` show values, in clear by then.
     """
 
     rows: Any
@@ -65,6 +66,7 @@ class FrameChanges:
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
     by_value: bool = False
     keys: Mapping[int, RowKey] = field(default_factory=dict)
+    told: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> FrameChanges:
@@ -248,6 +250,16 @@ class FrameChanges:
         """Note the key that is chosen for records of one table."""
         return replace(self, keys={**self.keys, schema.schema_id: key})
 
+    def with_told(self, schema: TableSchema, sources: frozenset[str]) -> FrameChanges:
+        """Note stored columns of one table of which causes show values."""
+        before = self.told.get(schema.schema_id, frozenset())
+        return replace(self, told={**self.told, schema.schema_id: before | sources})
+
+    def told_and_hidden(self) -> frozenset[int]:
+        """Return the schema_ids of rows whose causes show a value that a transform has hidden since."""
+        hidden = self.hidden.concealed if self.hidden is not None else {}
+        return frozenset(number for number, sources in self.told.items() if sources & hidden.get(number, set()))
+
     def with_columns_dropped(self, schema: TableSchema, names: Iterable[str]) -> FrameChanges:
         """Leave columns of one table out of both images."""
         gone = set(names)
@@ -324,7 +336,8 @@ class FrameChanges:
             return self
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return FrameChanges(rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value, keys=self.keys)
+        kept = {"hidden": self.hidden, "by_value": self.by_value, "keys": self.keys, "told": self.told}
+        return FrameChanges(rows, self.tables, fields, **kept)  # type: ignore[arg-type] # by their names
 
     def _rebuilt(self, image: str) -> str:
         cases = "".join(

@@ -90,7 +90,7 @@ def computed(
             hint=f"Say it: CAST({expression.text} AS …), e.g. decimal(12,2), bigint, double, string, timestamp.",
             code="column_type_unknown",
         )
-    return Computed(expression, inputs, spark_type, _clear(changes, schema, inputs.values()))
+    return Computed(expression, inputs, spark_type, clear_sources(changes, schema, inputs.values()))
 
 
 _PSEUDO_TYPES = {"_ts_ms": "bigint"}
@@ -136,7 +136,7 @@ def with_computed(
 
 def key_of(changes: FrameChanges, schema: TableSchema, fields: Sequence[Field]) -> RowKey:
     """Return a key of columns of one table, as they are now."""
-    return RowKey(tuple(fields), _clear(changes, schema, fields))
+    return RowKey(tuple(fields), clear_sources(changes, schema, fields))
 
 
 def computed_in_clear(changes: FrameChanges, hidden: Hidden) -> Iterator[tuple[TableSchema, str, str]]:
@@ -162,7 +162,7 @@ def _stored_name(name: str, fields: Iterable[Field]) -> str:
     return found
 
 
-def _clear(changes: FrameChanges, schema: TableSchema, inputs: Iterable[Field]) -> frozenset[str]:
+def clear_sources(changes: FrameChanges, schema: TableSchema, inputs: Iterable[Field]) -> frozenset[str]:
     """Return the stored names of inputs that no transform hides so far."""
     hidden = changes.hidden.concealed.get(schema.schema_id, ()) if changes.hidden is not None else ()
     own = (each for each in inputs if each.source not in hidden)

@@ -51,9 +51,9 @@ def overflow(what: str, *, small: bool = False) -> ExpressionError:
     return ExpressionError(f"{'BINARY_' if small else ''}ARITHMETIC_OVERFLOW", f"{what} overflows its type")
 
 
-def out_of_range(value: object, to: str) -> ExpressionError:
-    """Return the error of a number that a decimal's digits cannot hold."""
-    return ExpressionError("NUMERIC_VALUE_OUT_OF_RANGE", f"{value} cannot be held by {to}")
+def out_of_range(what: str, to: str) -> ExpressionError:
+    """Return the error of a number that a decimal's digits cannot hold; it does not show the row's value."""
+    return ExpressionError("NUMERIC_VALUE_OUT_OF_RANGE", f"{what} cannot be held by {to}")
 
 
 def zero_divisor(what: str, error_class: str = "DIVIDE_BY_ZERO") -> ExpressionError:

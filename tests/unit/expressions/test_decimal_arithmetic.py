@@ -82,3 +82,12 @@ def test_a_quotient_that_arrow_gives_wrong() -> None:
 def test_a_quotient_of_more_digits_than_a_decimal_has_is_left_to_spark() -> None:
     with pytest.raises(NotCompiledError, match="rounds twice"):
         resolve(Arguments("/", ("decimal(38,10)", "decimal(5,0)"), (MISSING, MISSING), written=(False, False)))
+
+
+def test_an_error_does_not_show_the_values_of_a_row() -> None:
+    kinds = ("decimal(38,0)", "decimal(38,0)")
+    call = resolve(Arguments("*", kinds, (MISSING, MISSING), written=(False, False)))
+    values = (pa.array([Decimal(text)], pa.decimal128(38, 0)) for text in ("4711" * 9, "10000"))
+    with pytest.raises(ExpressionError, match="a decimal cannot be held by") as caught:
+        call.kernel(*values)
+    assert "4711" not in str(caught.value)

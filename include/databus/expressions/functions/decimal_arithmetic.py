@@ -116,7 +116,7 @@ def by_row(operator: _Operator, digits: int, scale: int, zero: str, left: Value,
             raise zero_divisor("a division of decimals", zero)
         found = _EXACT.quantize(operator(one, other), unit)
         if abs(found) >= most:
-            raise out_of_range(found, decimal(digits, scale))
+            raise out_of_range("a decimal", decimal(digits, scale))
         return found
 
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):

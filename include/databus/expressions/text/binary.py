@@ -56,7 +56,7 @@ def _of_base64(text: str) -> bytes:
         raw = data.partition(b"=")[2]
         wrong = wrong or over == 0 or (over == 2 and raw[:1] != b"=")
     if wrong:
-        raise ExpressionError("CONVERSION_INVALID_INPUT", f"unbase64: {text[:40]!r} is not Base64")
+        raise ExpressionError("CONVERSION_INVALID_INPUT", "unbase64: a text is not Base64")
     return binascii.a2b_base64(digits + b"=" * (-over % 4))
 
 

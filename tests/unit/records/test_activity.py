@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from databus.core.alerts.flow_status import RejectedRows
-from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.receipts import CHECK, WriteReceipt
+from databus.core.times import SystemClock
 from databus.records.activity import activity
+from databus.records.ledger.reports import LedgerReports
 from databus.records.outputs import written_outputs
 from databus.records.quality.result import evaluate_run
 from databus.records.quarantine import HeldRows, Selection
@@ -94,3 +96,15 @@ def test_an_output_without_rows_is_none(store: RecordStore) -> None:
     receipt = WriteReceipt("search", 0, 1, 0, {}, (), {"orders": {"created": 0, "noop": 3}})
     SqlRecorder(store).record(report(1, "r", receipts=(receipt,)))
     assert written_outputs(store, FLOW, "r", None) == {}
+
+
+def test_copies_of_a_row_that_sinks_refused_are_one_row_of_their_batch(store: RecordStore) -> None:
+    recorder = SqlRecorder(store, SystemClock())
+    head = "srv:mysql-bin.000001:645"
+    ids = ("0:0.0", "0:0.1", "0:0.10", "1:0.0", "1:1.0", "2:0", "12:0.0")
+    recorder.quarantine(FLOW, 1, [held(f"{head}:{each}", stage="search") for each in ids])
+    recorder.quarantine(FLOW, 1, [held(f"{head}:0:0.1", stage="topic"), held(f"{head}:3:0")])
+    recorder.quarantine(FLOW, 2, [held("a:5:0:0.0", stage="topic"), held("a:5:0:0.1", stage="topic")])
+
+    assert LedgerReports(store).held_by_batch(FLOW) == {1: 6, 2: 1}
+    assert LedgerReports(store).held_by_batch(FLOW, CHECK) == {1: 1}

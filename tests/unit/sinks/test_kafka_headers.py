@@ -54,13 +54,17 @@ def test_a_trace_for_each_transaction_and_a_parent_for_each_change() -> None:
     assert traces[transaction] == hashlib.sha256(transaction.encode()).hexdigest()[:32]
 
 
-def test_copies_of_a_row_are_of_its_transaction_s_trace() -> None:
-    ids = [f"{GTID}:2:0:0", f"{GTID}:2:1:0.0", f"{GTID}:2:1:0.1"]
+def test_copies_and_boundaries_are_of_the_trace_of_their_transaction() -> None:
+    ends = ("begin", "0:0", "1:0.0", "1:0.1", "1:1.12", "end")
+    ids = [f"{transaction}:{end}" for transaction in (f"{GTID}:2", "mysql-bin.000002:645") for end in ends]
+    rows = pa.table({"event_id": ids}).to_batches()[0]
     spec = Kafka(conn_id="k", headers=("event_id", "traceparent"))
-    made = header_arrays(pa.RecordBatch.from_pydict({"event_id": ids}), spec, plan(SinkPlan()))
-    found = [text.split("-") for text in made["header:traceparent"].to_pylist()]
-    assert {trace for _, trace, _, _ in found} == {hashlib.sha256(f"{GTID}:2".encode()).hexdigest()[:32]}
-    assert len({parent for _, _, parent, _ in found}) == len(ids)
+    found = header_arrays(rows, spec, plan(SinkPlan()))["header:traceparent"].to_pylist()
+
+    traces = [each.split("-")[1] for each in found]
+    wanted = (hashlib.sha256(each).hexdigest()[:32] for each in (f"{GTID}:2".encode(), b"mysql-bin.000002:645"))
+    assert traces == [each for each in wanted for _ in ends]
+    assert len(set(found)) == len(ids)
 
 
 def test_cloud_events_of_any_envelope() -> None:

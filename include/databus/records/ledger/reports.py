@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.state.checkpoint import HistoryEntry
+from databus.core.trace import row_of_copy
 from databus.records import tables as t
 from databus.records.batch_record import COUNTED
 from databus.records.store import RecordStore
@@ -122,13 +124,26 @@ class LedgerReports:
         ]
 
     def held_by_batch(self, flow: str, stage: str | None = None) -> dict[int, int]:
-        """Return batch → rows that it was the last to hold back, of one stage or of any."""
+        """Return batch → rows that it was the last to hold back, of one stage or of any.
+
+        Copies of a row that sinks refused are entries of their own, and one row.
+        """
         q = t.quarantine.c
         mine = (q.flow == flow) if stage is None else (q.flow == flow) & (q.stage == stage)
         rows = sa.func.count(q.event_id.distinct()).label("rows")
         wanted = sa.select(q.batch, rows).where(mine).group_by(q.batch)
+        copies = sa.select(q.batch, q.event_id).distinct().where(mine, q.event_id.like(_LIKE_COPIES))
         with self.store.transaction() as connection:
-            return {row.batch: row.rows for row in connection.execute(wanted)}
+            found = {row.batch: int(row.rows) for row in connection.execute(wanted)}
+            named = connection.execute(copies.order_by(q.batch, q.event_id))
+            told = ((row.batch, of) for row in named if (of := row_of_copy(row.event_id)) != row.event_id)
+            for (batch, _), of_row in groupby(told):
+                found[batch] -= sum(1 for _ in of_row) - 1
+        return found
+
+
+_LIKE_COPIES = "%:_.%"
+"""Pattern of the event ids of copies, `…:0.1`; some others match too."""
 
 
 def _moved(start: Offset | None, end: Offset) -> tuple[Offset | None, Offset]:

@@ -125,8 +125,9 @@ def _trace_parents(event_ids: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise("00", made, pa.array(parents, pa.string()), "00", "-")
 
 
-_OF_CHANGE = r":[0-9]+:[0-9]+(\.[0-9]+)?$"
-"""End of an event id that says the change in its transaction: its ordinal, and which half or copy of it."""
+_OF_CHANGE = r":([0-9]+:[0-9]+(\.[0-9]+)?|begin|end)$"
+"""End of an event id that says the change in its transaction: its ordinal, which half of it, which copy; of a boundary
+of the transaction, which."""
 _TRACE_DIGITS, _PARENT_DIGITS = 32, 16
 
 

@@ -13,7 +13,7 @@ BEGIN_ORDINAL, END_ORDINAL = -1, 1 << 62
 """Ordinals of a transaction's boundaries: before its rows, and behind them."""
 
 
-class Boundary(NamedTuple):
+class TransactionBoundary(NamedTuple):
     """Beginning or end of a transaction, of what one sink writes of it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Boundary(NamedTuple):
         """Rows written."""
         return sum(count for _, count in self.collections)
 
-    def ended(self, collections: tuple[tuple[str, int], ...], quarantined: int) -> Boundary:
+    def ended(self, collections: tuple[tuple[str, int], ...], quarantined: int) -> TransactionBoundary:
         """Return the end of the transaction that begins here."""
         return self._replace(status=END, collections=collections, quarantined=quarantined)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from databus.core.events import END
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 from databus.formats.debezium_schema import text_of
 
 QUARANTINED = "quarantined"
@@ -20,12 +20,12 @@ QUARANTINED = "quarantined"
 _NAME = "io.debezium.connector.common.TransactionMetadata"
 
 
-def key_text(boundary: Boundary, *, schemas: bool = False) -> bytes:
+def key_text(boundary: TransactionBoundary, *, schemas: bool = False) -> bytes:
     """Return the key of a boundary's message, JSON."""
     return _opened({"id": boundary.id}, KEY_SCHEMA if schemas else None)
 
 
-def value_text(boundary: Boundary, *, schemas: bool = False) -> bytes:
+def value_text(boundary: TransactionBoundary, *, schemas: bool = False) -> bytes:
     """Return its value, JSON.
 
     Args:

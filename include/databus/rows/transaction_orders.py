@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.events import BEGIN, TABLE_ORDER, TOTAL_ORDER, Op
-from databus.core.transactions import Boundary, event_head, named_table
+from databus.core.transactions import TransactionBoundary, event_head, named_table
 
 _FACTS = ("log", "place", "transaction", "event_id", "ts_ms", "server_id")
 
 
 @dataclass
-class _Open:
+class _OpenTransaction:
     """A transaction of which rows may still come."""
 
-    begin: Boundary
+    begin: TransactionBoundary
     counts: dict[str, int] = field(default_factory=dict)
     total: int = 0
     quarantined: int = 0
@@ -34,7 +34,7 @@ class _Open:
         self.total += written
         self.quarantined += quarantined
 
-    def end(self) -> Boundary:
+    def end(self) -> TransactionBoundary:
         return self.begin.ended(tuple(sorted(self.counts.items())), self.quarantined)
 
 
@@ -49,8 +49,8 @@ class TransactionOrders:
         boundaries: those since the last call of `taken`, in the order of the log.
     """
 
-    boundaries: list[Boundary] = field(default_factory=list)
-    _open: _Open | None = None
+    boundaries: list[TransactionBoundary] = field(default_factory=list)
+    _open: _OpenTransaction | None = None
 
     def numbered(
         self, rows: pa.RecordBatch, mine: npt.NDArray[np.bool_], held: npt.NDArray[np.bool_]
@@ -69,12 +69,12 @@ class TransactionOrders:
         numbered = rows.append_column(TOTAL_ORDER, pa.array(total, mask=total == 0))
         return numbered.append_column(TABLE_ORDER, pa.array(table, mask=table == 0))
 
-    def taken(self) -> list[Boundary]:
+    def taken(self) -> list[TransactionBoundary]:
         """Return the boundaries that were collected, once."""
         found, self.boundaries = self.boundaries, []
         return found
 
-    def end(self) -> list[Boundary]:
+    def end(self) -> list[TransactionBoundary]:
         """Return the boundaries that are left at the end of the range, which is the end of a transaction."""
         if self._open is not None:
             self.boundaries.append(self._open.end())
@@ -110,15 +110,15 @@ class TransactionOrders:
             self._open.add(names[code], count, kept_back)
         return np.where(written, total, 0), np.where(written, table, 0)
 
-    def _enter(self, begin: Boundary) -> None:
+    def _enter(self, begin: TransactionBoundary) -> None:
         if self._open is not None:
             self.boundaries.append(self._open.end())
-        self._open = _Open(begin)
+        self._open = _OpenTransaction(begin)
         self.boundaries.append(begin)
 
 
-def _begin(log: str, place: int, transaction: str, event_id: str, ts_ms: int, server_id: int) -> Boundary:
-    return Boundary(BEGIN, log, place, transaction, event_head(event_id), ts_ms, server_id)
+def _begin(log: str, place: int, transaction: str, event_id: str, ts_ms: int, server_id: int) -> TransactionBoundary:
+    return TransactionBoundary(BEGIN, log, place, transaction, event_head(event_id), ts_ms, server_id)
 
 
 def _taken(rows: pa.RecordBatch, at: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.events import BEGIN, END, TABLE_ORDER, TOTAL_ORDER
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 from databus.rows.transaction_orders import TransactionOrders
 
 Row = dict[str, Any]
@@ -63,7 +63,7 @@ def test_numbers_and_boundaries_wherever_batches_are_cut(
     transactions: list[list[tuple[str, str, str]]], sizes: list[int]
 ) -> None:
     rows = rows_of(transactions)
-    orders, start, seen = TransactionOrders(), 0, list[Boundary]()
+    orders, start, seen = TransactionOrders(), 0, list[TransactionBoundary]()
     numbers: list[tuple[int | None, int | None]] = []
     while start < len(rows):
         size = sizes.pop() if sizes else len(rows)

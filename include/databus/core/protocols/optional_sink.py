@@ -10,7 +10,7 @@ from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import ChangedOutput, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ class TransactionEncoder(DirectEncoder, Protocol):
         """Whether it does: rows then come with the columns `TOTAL_ORDER` and `TABLE_ORDER`."""
         ...
 
-    def encode_boundaries(self, boundaries: Sequence[Boundary], slot: int) -> pa.RecordBatch | None:
+    def encode_boundaries(self, boundaries: Sequence[TransactionBoundary], slot: int) -> pa.RecordBatch | None:
         """Return boundaries as the writer takes them, `database` and `table` null; None in a slot that has none."""
         ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from databus.core.protocols.optional_sink import DirectEncoder, TransactionEncoder
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,7 @@ class TransactionStream:
         if boundaries is not None:
             yield boundaries
 
-    def _encoded(self, boundaries: list[Boundary]) -> pa.RecordBatch | None:
+    def _encoded(self, boundaries: list[TransactionBoundary]) -> pa.RecordBatch | None:
         return self.encoder.encode_boundaries(boundaries, self.slot) if boundaries else None
 
 

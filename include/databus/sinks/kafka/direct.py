@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.tables.schemas import TableSchema
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 from databus.formats.row_runs import MessageFacts, MessageFormat
 from databus.rows.json_images import ValueForm
 from databus.sinks import envelope_text
@@ -51,7 +51,7 @@ class KafkaEncoder:
         """Whether boundaries of transactions are written."""
         return bool(self.spec.transaction_topic)
 
-    def encode_boundaries(self, boundaries: Sequence[Boundary], slot: int) -> pa.RecordBatch | None:
+    def encode_boundaries(self, boundaries: Sequence[TransactionBoundary], slot: int) -> pa.RecordBatch | None:
         """Return boundaries as rows of the slot that writes them, None in the others."""
         return encoded_boundaries(boundaries, self.spec, self.plan) if slot == BOUNDARY_SLOT else None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.errors.sink import SinkSettingError
 from databus.core.events import TABLE_ORDER, TOTAL_ORDER
-from databus.core.transactions import Boundary
+from databus.core.transactions import TransactionBoundary
 from databus.rows.frames.transactions import COLLECTIONS, HELD
 from databus.sinks.envelope import transaction_id
 from databus.sinks.kafka.topics.names import ILLEGAL
@@ -49,7 +49,7 @@ def made_topics(spec: Kafka, topics: Iterable[str], flow: str) -> list[tuple[str
     return [(topic, 1 if topic == own else 0) for topic in sorted(topics)]
 
 
-def encoded_boundaries(boundaries: Sequence[Boundary], spec: Kafka, plan: Plan) -> pa.RecordBatch:
+def encoded_boundaries(boundaries: Sequence[TransactionBoundary], spec: Kafka, plan: Plan) -> pa.RecordBatch:
     """Return boundaries as rows for the writer; database and table are null, which is how it knows them.
 
     Args:

@@ -243,6 +243,7 @@ FLOW = Flow(
 )
 
 
+@pytest.mark.timeout(900)
 def test_a_flow_delivers_counts_and_holds_back_the_same(spark: Any) -> None:
     ours, our_reports = moved(spark, FLOW)
     our_held = Recorder.last.held

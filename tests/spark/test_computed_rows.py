@@ -301,6 +301,7 @@ def store() -> Iterator[None]:
     clear("people")
 
 
+@pytest.mark.timeout(900)
 def test_a_flow_delivers_counts_and_holds_back_the_same(spark: Any, store: None) -> None:
     ours, our_reports = moved(spark, FLOW)
     our_held = Recorder.last.held

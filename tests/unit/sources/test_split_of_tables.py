@@ -12,8 +12,7 @@ import pytest
 from databus import Mock
 from databus.rows.emit import NO_SCHEMA
 from databus.sources.mock.source import MockSplit
-from databus.sources.split_of_tables import of_tables
-from databus.sources.split_rows import SplitRows
+from databus.sources.split_rows import SplitRows, of_tables
 
 TABLES = ("shop.a", "shop.b", "shop.c")
 SPEC = Mock(tables=TABLES, columns={"v": "int", "w": "varchar"}, rows=500, rows_per_transaction=7)

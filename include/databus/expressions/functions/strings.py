@@ -1,4 +1,4 @@
-"""Functions that make texts of texts: case, concatenation, trimming, padding, replacement."""
+"""Functions that make texts of texts: case, concatenation, trimming, padding, replacement, values inside JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from databus.expressions.functions.patterns import like_pieces
 from databus.expressions.functions.registry import Arguments, Kernel, Resolved, register, resolve
 from databus.expressions.functions.signatures import Parameter, converted_type, signature
+from databus.expressions.kernels.decimals import on_array
 from databus.expressions.text import case, shapes
+from databus.expressions.text.json_paths import JsonPath
 from databus.expressions.types import INTEGERS
 
 _PLAIN = frozenset({"boolean", "date", *INTEGERS})
@@ -92,3 +94,22 @@ register("replace", resolve=signature("string", _TEXT * 3, shapes.replace, optio
 register("translate", resolve=signature("string", _TEXT * 3, shapes.translate))
 register("quote", resolve=signature("string", _TEXT, shapes.quote))
 register("ilike", resolve=_ilike)
+
+
+def _get_json_object(*, digits: bool) -> Callable[[Arguments], Resolved]:
+    def resolved(arguments: Arguments) -> Resolved:
+        if len(arguments) != 2:
+            raise arguments.refused()
+        converted_type(arguments, 0, "string")
+        given = arguments.literal(1)
+        path = JsonPath.of(given, digits=digits) if isinstance(given, str) else None
+        if path is None:
+            raise arguments.refused(f"the path {given}")
+        in_texts = on_array(path.values)
+        return Resolved("string", ("string", "string"), lambda texts, _: in_texts(texts))
+
+    return resolved
+
+
+register("get_json_object", resolve=_get_json_object(digits=False))
+register("_json_digits", resolve=_get_json_object(digits=True))

@@ -24,7 +24,7 @@ from databus.runtime.direct.task import DirectTask
 from databus.runtime.dispatch import Dispatched, log_order, observation, writing_order
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
-from databus.sources.split_of_tables import SplitOfTables, of_tables
+from databus.sources.split_rows import SplitOfTables, of_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,7 @@ from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 from databus.rows.variant import arrow_schema
 from databus.sources.simple import SimpleSource
-from databus.sources.split_of_tables import of_tables
+from databus.sources.split_rows import of_tables
 from databus.testing.contract.simple_sink import FixedConnections, context
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_wait=timedelta(seconds=2))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
+from databus.core.tables.schemas import NO_SCHEMA
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
 from databus.rows.image_form import FORM_KEY, PLAIN, VARIANT_FORM, ImageForm, Images, ShownBatch, needed_images
@@ -25,9 +26,6 @@ from databus.rows.violation_bits import MARKS, UNJUDGED
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""
-
-NO_SCHEMA = -1
-"""`schema_id` of rows that are statements."""
 
 _NAMES = pa.list_(pa.string())
 _OPS = {INSERT: Op.CREATE, UPDATE: Op.UPDATE, DELETE: Op.DELETE, READ: Op.READ, FILTERED: Op.FILTERED}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from databus import Mock
-from databus.rows.emit import NO_SCHEMA
+from databus.core.tables.schemas import NO_SCHEMA
 from databus.sources.mock.source import MockSplit
 from databus.sources.split_rows import SplitRows, of_tables
 

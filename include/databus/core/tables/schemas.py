@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+NO_SCHEMA = -1
+"""`schema_id` of rows that are statements."""
+
 
 @dataclass(frozen=True)
 class ColumnSchema:

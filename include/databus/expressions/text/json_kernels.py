@@ -11,8 +11,9 @@ from numba import njit
 from databus.rows.columns import Bytes, Ints
 
 NOTHING, PLAIN, LITERAL, FLOAT, VALUE, DOCUMENT, UNSURE = range(7)
-"""What is found: nothing, a text as it stands, a literal, a number with a fraction or exponent, a value that has to be
-read (an object, an array, a text with escapes), one in a document whose keys have to be read, what Spark alone reads.
+"""Kinds of what a path finds: nothing, a text as it stands, a literal, a number with a fraction or exponent, a value
+that has to be read (an object, an array, a text with escapes), one in a document whose keys have to be read, what
+Spark alone reads.
 """
 
 NAME = -1

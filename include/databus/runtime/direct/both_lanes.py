@@ -15,6 +15,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.events import RowState
 from databus.core.protocols.optional_sink import FormEncoder, ImageEncoder
 from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import NO_SCHEMA
 from databus.rows.former_columns import former_columns_named
 from databus.runtime.check import STATE
 from databus.runtime.copies import taken_by
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from databus.runtime.context import FlowSession
     from databus.runtime.direct.row_counts import TaskCounts
     from databus.runtime.plan import PlannedBatch
-
-_STATEMENTS = -1
-"""`schema_id` of statements, which are direct."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class SharedBatch:
             if isinstance(encoder, ImageEncoder) or (isinstance(encoder, FormEncoder) and encoder.values is not None):
                 return None
         numbers = frozenset(schema.schema_id for schema in planned.tables if schema.full_name in apart)
-        others = frozenset(schema.schema_id for schema in planned.tables) - numbers | {_STATEMENTS}
+        others = frozenset(schema.schema_id for schema in planned.tables) - numbers | {NO_SCHEMA}
         splits = splits_of(session, planned)
         spark, direct = of_tables(splits, numbers), of_tables(splits, others)
         return None if spark is None or direct is None else cls(apart, spark, direct)

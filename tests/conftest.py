@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.suite.groups",
     "tests.suite.progress",
     "tests.suite.clients",
+    "tests.suite.log_format",
     "tests.suite.log_level",
     "tests.suite.whole",
     "tests.suite.records_tables",

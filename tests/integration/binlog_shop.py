@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from pymysql.constants import COMMAND
+from pymysql.constants import COMMAND, ER
 
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
@@ -92,6 +92,19 @@ class Shop:
 
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
+
+    def end_xa(self, how: str, xid: str) -> None:
+        """Commit or roll back what another session prepared, as soon as the server has let go of that session."""
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.sql(f"XA {how} {xid}")
+            except pymysql.err.MySQLError as error:
+                if error.args[0] != ER.XAER_NOTA or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
         flow, turns = options.pop("flow", self.name), options.pop("dump_turns", None)

@@ -108,7 +108,7 @@ def pending(shop: Shop) -> Iterator[Callable[[], None]]:
 
     yield prepare
     for xid in prepared:
-        shop.sql(f"XA ROLLBACK '{xid}'")
+        shop.end_xa("ROLLBACK", f"'{xid}'")
 
 
 def test_all_images_of_the_range_count(
@@ -131,7 +131,8 @@ def test_all_images_of_the_range_count(
         cursor.execute("XA END 'later'")
         cursor.execute("XA PREPARE 'later'")
     other.close()
-    shop.sql("XA COMMIT 'later'", "XA COMMIT 'before'")
+    shop.end_xa("COMMIT", "'later'")
+    shop.end_xa("COMMIT", "'before'")
     pending()
     staged = Staged(shop, row_filters=(RangePartition(tables=f"{shop.name}.orders", column="id", upper=50),))
     expected = {

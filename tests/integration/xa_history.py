@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +10,6 @@ import pymysql
 
 from tests.contract.source_contract import Row
 from tests.integration.binlog_shop import Shop
-
-_LET_GO_S = 60.0
-"""A closing session may still hold its prepared transaction for a moment."""
 
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -67,16 +63,7 @@ class XaHistory:
         """End one of the prepared transactions."""
         chosen = xid or self.random.choice(self.prepared)
         self.prepared.remove(chosen)
-        deadline = time.monotonic() + _LET_GO_S
-        while True:
-            try:
-                self.shop.sql(f"XA {how} {chosen}")
-            except pymysql.err.MySQLError as error:
-                if error.args[0] != 1397 or time.monotonic() > deadline:  # XAER_NOTA
-                    raise
-                time.sleep(0.01)
-            else:
-                return
+        self.shop.end_xa(how, chosen)
 
     def plain(self) -> None:
         """Commit a plain transaction."""

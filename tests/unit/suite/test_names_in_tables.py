@@ -17,6 +17,7 @@ from databus.cli.main import Commands
 from databus.core.positions.offset_kinds import KINDS
 from databus.registry import GROUPS, PARTS
 from databus.runtime.live import worker
+from databus.runtime.spark import worker_daemon
 from tests.suite import clients
 from tests.suite.steady import ROOT
 
@@ -52,6 +53,7 @@ def _tables() -> dict[str, tuple[str, ...]]:
         "cli/main.py": tuple(Commands.places.values()),
         "airflow/preload.py": (*preload._MODULES, *preload._OF_TASKS),
         "runtime/live/worker.py": tuple(worker._NEEDED),
+        "runtime/spark/worker_daemon.py": worker_daemon.NEEDED,
         "tests/faults/zygote.py": _constant(ROOT / "tests" / "faults" / "zygote.py", "_IMPORTS"),
         "tests/suite/clients.py": tuple(f"{module}:{name}" for module, name in clients._KEPT.items()),
         "pyproject.toml": tuple(_ENTRY.findall((ROOT / "pyproject.toml").read_text())),
@@ -75,7 +77,7 @@ def test_what_tables_name_is_there(table: str) -> None:
     assert TABLES[table]
     for target in TABLES[table]:
         module, _, name = target.partition(":")
-        assert _TARGET.fullmatch(target) or module in ("opensearchpy", "pymysql")
+        assert _TARGET.fullmatch(target) or module in ("opensearchpy", "pandas", "pymysql")
         if not module.startswith(("databus.", "tests.")):
             assert importlib.util.find_spec(module.partition(".")[0]) is not None, target
             continue

@@ -117,6 +117,7 @@ def classic_session(master: str | None = None, conf: Mapping[str, str] | None = 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",
+        "spark.python.daemon.module": "databus.runtime.spark.worker_daemon",
         **SESSION_CONF,
         **(conf or {}),
     }

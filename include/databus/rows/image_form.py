@@ -17,7 +17,7 @@ from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
 from databus.rows.keys import KeyEncoder
-from databus.rows.row_program import RowProgram
+from databus.rows.row_program import RowProgram, SinkProgram
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
@@ -74,7 +74,7 @@ class ImageForm:
     values: ValueForm | None = None
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch, TableSchema], KeyEncoder | None] | None = None
-    program: RowProgram | None = None
+    program: RowProgram | SinkProgram | None = None
     columns: ImageColumns = field(default_factory=dict)
     only: frozenset[int] | None = None
 
@@ -187,7 +187,7 @@ VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 def json_form(
     columns: ImageColumns,
     marks: ImageMarks | None = None,
-    program: RowProgram | None = None,
+    program: RowProgram | SinkProgram | None = None,
     *,
     values: ValueForm | None = None,
 ) -> ImageForm:

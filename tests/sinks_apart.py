@@ -169,7 +169,7 @@ def require_apart(engine: Any, seed: int, rows: int, seen: Counter[str], **optio
     beside = moved(engine, flow_of(seed, rows, before, [plain, *sinks], checks, **options))
     for name, specs in own.items():
         sink = Memory(name=name, store=name, routes=routes[name])
-        # Rows that a check holds are in neither; the check sees them before the sink's transforms, so it stays in front.
+        # A check sees rows before the sink's transforms: what it holds is in neither.
         alone = moved(engine, flow_of(seed, rows, [*before, *specs], [sink], **options))
         held = {event for event, _, _ in together.held_by("check")}
         wanted = [record for record in alone.stores[name] if record["event_id"] not in held]

@@ -217,8 +217,7 @@ class _ServerTables:
 
     def _in_clear(self, changes: FrameChanges) -> Iterator[Finding]:
         """Warn of columns and keys whose values show one that is hidden behind them; it may be meant so."""
-        for table, name, leaf in computed_in_clear(changes, self._hidden):
-            what = f"column {name}" if name else "the records' key"
+        for table, what, leaf in computed_in_clear(changes, self._hidden):
             by = self._hidden.hides(table.full_name, leaf) or "a later transform"
             message = f"{what} is computed from {leaf} in clear: {by} stands behind it"
             hint = f"Put what hides {leaf} first, or leave it so where {what} is to show it."

@@ -102,6 +102,24 @@ def test_no_message_key_header_or_held_row_depends_on_a_hidden_value(
     assert one.counts == other.counts
 
 
+@pytest.mark.parametrize("form", FORMS)
+@settings(deadline=None, max_examples=4)
+@given(CHANGES)
+def test_a_sinks_own_transforms_are_those_of_a_flow_of_its_own(
+    form: str, changes: list[tuple[Pair | None, Pair | None]]
+) -> None:
+    """Behind those of the flow, or all of them the sink's; what these hold back is the sink's."""
+    rows, behind = _side(changes, 0), [Hash("card"), Mask("n", keep_last=2), RenameColumns({"card": "the card"})]
+    wanted = made(rows, [FILTER, *behind], form)
+    after_filter, all_own = made(rows, [FILTER], form, own=behind), made(rows, [], form, own=[FILTER, *behind])
+
+    assert wanted.records == after_filter.records == all_own.records
+    assert wanted.held == after_filter.held
+    assert all_own.held == after_filter.refused == []
+    assert [replace(row, stage="check") for row in all_own.refused] == wanted.held
+    assert {row.stage for row in all_own.refused} <= {"kafka"}
+
+
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "iso"])
 @settings(deadline=None, max_examples=10)
 @given(CHANGES)

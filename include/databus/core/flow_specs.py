@@ -259,6 +259,10 @@ class SinkSpec(Spec):
         """Return the option of which only the direct lane writes the rows; "" where there is none."""
         return ""
 
+    def takes_numbers_alone(self) -> bool:
+        """Return whether NaN and infinities have no place in its form, so that rows of computed ones are held back."""
+        return False
+
     def needs_transactions(self) -> str:
         """Return the option that writes where the source's transactions begin and end; "" where there is none."""
         return ""

@@ -160,6 +160,10 @@ def _transformed(
     if form.marks is not None:
         rows = rows.marked(_shown(program.flow, rows, batch, transactions), form.marks)
     rows = rows.of_sink(program, batch, transactions)
+    if form.held_unwritten and rows.held_for_sink is not None:
+        held = rows.held_for_sink.is_valid().to_numpy(zero_copy_only=False)
+        before, after = (np.where(held, np.int32(-1), images) for images in (rows.before, rows.after))
+        rows = replace(rows, before=before, after=after)
     return rows, _shown(program.own, rows, batch, transactions)
 
 

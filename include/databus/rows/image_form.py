@@ -63,6 +63,7 @@ class ImageForm:
         program: what transforms do with values and rows; None for flows whose transforms look at none. All images are
             those of the batch that it shows; keys are those of the decoded one, for no transform replaces a key.
         columns: what images in a form of their own hold, see `ImageColumns`.
+        held_unwritten: whether images of rows that a `SinkProgram` holds back have no place in the form.
         only: `schema_id`s of the tables whose rows are written, `NO_SCHEMA` among them for statements; None for all.
     """
 
@@ -77,6 +78,7 @@ class ImageForm:
     program: RowProgram | SinkProgram | None = None
     columns: ImageColumns = field(default_factory=dict)
     only: frozenset[int] | None = None
+    held_unwritten: bool = False
 
     def takes(self, schema_id: int) -> bool:
         """Return whether rows of a table are written."""

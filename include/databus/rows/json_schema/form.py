@@ -95,7 +95,13 @@ class JsonSchemaForm:
 def json_schema_form(form: JsonSchemaForm, marks: ImageMarks | None = None) -> ImageForm:
     """Return the form whose images are JSON objects; the column `FORM_KEY` has the keys, with their heads."""
     return ImageForm(
-        pa.binary(), form.images, lambda count: pa.nulls(count, pa.binary()), JSON_CHANGES, marks, keys=form.keys
+        pa.binary(),
+        form.images,
+        lambda count: pa.nulls(count, pa.binary()),
+        JSON_CHANGES,
+        marks,
+        keys=form.keys,
+        held_unwritten=True,
     )
 
 

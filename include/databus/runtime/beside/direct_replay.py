@@ -189,7 +189,7 @@ def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mappin
                 tells_transactions=False,
                 flow_form=form.of_flow,
             )
-            if spec.transforms:
+            if form.of_flow is not None:
                 look_of_sink = cast("DirectTask", SinkLookTask(task))
                 (reaching,) = cast("list[frozenset[str]]", session.slots.run(look_of_sink, 1))
                 # A row that a check holds again is the check's, whatever the sink would make of it.

@@ -161,7 +161,7 @@ class DirectTasks:
         encoder = encoder_of(cast("DirectSink", sink), plan, seen_by(flow, spec), self.batch.source)
         kind = DirectTask if self.passed else task_type(self.splits, encoder)  # raw records are not looked into
         form = SinkForm(self.columns, self.program)
-        if spec.transforms:
+        if spec.transforms or spec.takes_numbers_alone():
             form = SinkForm.of(flow, spec, self.batch.source, self.apart)
         return kind(
             flow=flow,
@@ -198,7 +198,7 @@ class SinkForm:
     def of(cls, flow: Flow, spec: SinkSpec, planned: SourcePlan, apart: frozenset[str] = frozenset()) -> SinkForm:
         """Return the form of a sink's rows, without the tables `apart`, whose rows go through Spark."""
         plain = image_columns(flow, planned), telling(row_program(flow, planned, apart))
-        if not spec.transforms:
+        if not spec.transforms and not spec.takes_numbers_alone():
             return cls(*plain)
         program = telling(sink_program(flow, spec, planned, apart))
         return cls(image_columns(seen_by(flow, spec), planned), program, plain)

@@ -20,6 +20,7 @@ from databus.runtime.sink_views import own_transforms, seen_by, transforms_anywh
 if TYPE_CHECKING:
     from databus.rows.row_program import SinkProgram
     from databus.runtime.direct.compilation import CompiledRows, TableProgram
+    from databus.runtime.direct.row_fates import TableHolding
 
 
 @dataclass(frozen=True)
@@ -113,20 +114,42 @@ def sink_program(
 ) -> CompiledRows | SinkProgram | None:
     """Return the program of a plan's rows as a sink has them; that of the flow where its own look at no value.
 
+    What has no place in the sink's form is held back for it.
+
     Raises:
         TransformError, NotCompiledError: as `row_program`.
     """
-    own = own_transforms(flow, spec)
-    if all(each.by_table for each in own):
-        return row_program(flow, planned, apart)
+    before, both = _required(flow, planned, apart), _required(seen_by(flow, spec), planned, apart)
+    numbers = _held_numbers(both) if spec.takes_numbers_alone() else {}
+    if not numbers and all(each.by_table for each in own_transforms(flow, spec)):
+        return _rows_of(before) if before else None
     from databus.rows.row_program import SinkProgram
 
-    before, both = _required(flow, planned, apart), _required(seen_by(flow, spec), planned, apart)
     behind = {
-        number: replace(program, steps=program.steps[len(before[number].steps) if number in before else 0 :])
+        number: replace(
+            program,
+            steps=(
+                *program.steps[len(before[number].steps) if number in before else 0 :],
+                *numbers.get(number, ()),
+            ),
+        )
         for number, program in both.items()
     }
     return SinkProgram(_rows_of(before) if before else None, _rows_of(behind), holding(flow))
+
+
+def _held_numbers(programs: Mapping[int, TableProgram]) -> dict[int, tuple[TableHolding, ...]]:
+    """Return schema_id → step that holds back rows with a computed number that is none."""
+    from databus.rows.frames.computed import ADDED
+    from databus.runtime.direct.row_fates import NotFinite, TableHolding
+
+    found: dict[int, tuple[TableHolding, ...]] = {}
+    for number, program in programs.items():
+        shown = (each for each in program.columns if each.column.spark_type in ("float", "double"))
+        columns = tuple(NotFinite(each.column.name.lstrip(ADDED), each.program) for each in shown)
+        if columns:
+            found[number] = (TableHolding("json_number", columns),)
+    return found
 
 
 def _rows_of(programs: Mapping[int, TableProgram]) -> CompiledRows:

@@ -206,6 +206,10 @@ class Kafka(MessageOptions):
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
         return f'format="{self.format}"' if self.format != "json" else super().needs_direct_lane()
 
+    def takes_numbers_alone(self) -> bool:
+        """Return whether it has a format of JSON numbers."""
+        return self.format == "json_schema"
+
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""
         found = super().stored()

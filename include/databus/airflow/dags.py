@@ -15,6 +15,7 @@ from databus.airflow.triggers import ChangesTrigger
 from databus.checks.expected import expected_checks
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
+from databus.core.flow_specs import SinkSpec
 from databus.core.flows_only import note_given
 from databus.core.spec import caller
 
@@ -231,7 +232,11 @@ _LIVE_OVERLAP = timedelta(minutes=1)
 
 
 def _targets(flow: Flow) -> str:
-    return ", ".join(f"{sink.kind} {' '.join(sink.datasets())}".strip() for sink in flow.sinks)
+    return ", ".join(f"{sink.kind} {' '.join(sink.datasets())}".strip() + _own(sink) for sink in flow.sinks)
+
+
+def _own(sink: SinkSpec) -> str:
+    return f" ({', '.join(each.label() for each in sink.transforms)})" if sink.transforms else ""
 
 
 def _documentation(flow: Flow) -> str:

@@ -29,6 +29,7 @@ from databus.runtime.direct.required import require_lane
 from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
+from databus.runtime.sink_views import seen_by
 from databus.runtime.snapshot_turns import drop_unplanned
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
@@ -264,12 +265,13 @@ def _new_plan(
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
     require_lane(session.flow, proposed)
-    tables = written_tables(session.flow, proposed.tables)
-    for name in session.sinks:
+    views = {name: seen_by(session.flow, session.sink_spec(name)) for name in session.sinks}
+    tables = {name: written_tables(view, proposed.tables) for name, view in views.items()}
+    for name, view in views.items():
         with naming(name):
-            require_unreserved(session.flow, session.sink_spec(name), tables, proposed.tables)
+            require_unreserved(view, session.sink_spec(name), tables[name], proposed.tables)
     for name, sink in session.sinks.items():
-        outputs = outputs_of(session.flow, session.sink_spec(name), tables)
+        outputs = outputs_of(session.flow, session.sink_spec(name), tables[name])
         with naming(name):
             follow_columns(session.flow, session.sink_spec(name), sink, proposed)
             named = outputs_named(session.flow, session.sink_spec(name), sink, proposed)

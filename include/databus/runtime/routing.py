@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from databus.core.errors.sink import SinkSettingError
+from databus.core.events import Op
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.optional_sink import FollowingSink, PinningSink
@@ -190,3 +191,13 @@ def follow_columns(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> 
 def takes(sink: SinkSpec, route: str) -> bool:
     """Return whether a sink takes a route."""
     return any(fnmatchcase(route, pattern) for pattern in sink.routes)
+
+
+def offered_ops(accepted: frozenset[str], *, changing: bool) -> frozenset[str]:
+    """Return the operations of rows that reach a sink.
+
+    Args:
+        accepted: those that it accepts.
+        changing: whether it has transforms of its own, which may make a delete or an insert of an update.
+    """
+    return accepted | {Op.UPDATE.value} if changing and accepted & {Op.CREATE, Op.DELETE} else accepted

@@ -43,7 +43,7 @@ class WriteReceipt:
         batch: batch number.
         written: records written to the sink, not rows: a delete and its tombstone are two.
         rows: rows dispatched by table.
-        rejected: rows the sink refused for good.
+        rejected: rows the sink refused for good, or its own transforms hold back.
         outputs: per output ("topic[partition]" or index) JSON facts: first and last offset, counts by outcome.
         duplicate: the marker showed that an earlier attempt had already written this batch; nothing was written now.
         vanished: rows that an earlier attempt of the batch had written (or rejected) and that the source's log did not

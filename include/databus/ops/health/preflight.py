@@ -205,9 +205,12 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
         if finding.level is Level.WARN:
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
-    if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
+    if services.hidden_columns is not None and _begins_at_the_head(flow, services):
         # Its first rows may have another definition.
-        services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
+        if compared.hidden:
+            services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
+        for sink, hidden in compared.hidden_of.items():
+            services.hidden_columns.of_sink(sink).add(flow.name, RememberedHidden(hidden))
     services.accepted.keep(flow.name, compared.wants)
     missing.known(compared.missing)
     return missing

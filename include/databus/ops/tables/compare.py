@@ -8,7 +8,7 @@ stops by name.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -19,7 +19,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import SinkSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.core.flow_specs import TransformSpec
+from databus.core.flow_specs import SinkSpec, TransformSpec
 from databus.core.protocols.optional_source import DefinedSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden
@@ -53,6 +53,7 @@ from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
+from databus.runtime.sink_views import seen_by
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -79,12 +80,14 @@ class TableComparison:
         wants: what the flow asks for, without names of tables that never were there.
         missing: names and patterns of the source that match nothing, as far as the account can see.
         hidden: `database.table` → columns that the flow's transforms hide there, as the tables are now.
+        hidden_of: the same of each sink that has transforms of its own.
     """
 
     findings: tuple[Finding, ...]
     wants: frozenset[str]
     missing: tuple[str, ...] = ()
     hidden: HiddenByTable = field(default_factory=dict)
+    hidden_of: Mapping[str, HiddenByTable] = field(default_factory=dict)
 
 
 def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
@@ -111,17 +114,29 @@ def compare(
         return TableComparison((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden())
-    findings = tuple(comparison.findings())
-    return TableComparison(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
+    comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden(), None)
+    own = [spec for spec in flow.sinks if spec.transforms]
+    of_sinks = {s.sink_name: _ServerTables(seen_by(flow, s), now, accepted, RememberedHidden(), s) for s in own}
+    found = dict.fromkeys(finding for each in (comparison, *of_sinks.values()) for finding in each.findings())
+    wrong = tuple(finding for finding in found if finding.level is not Level.OK)
+    hidden_of = {sink: each.hidden() for sink, each in of_sinks.items()}
+    hidden, unmatched = comparison.hidden(), tuple(now.unmatched)
+    return TableComparison(wrong or tuple(found), wants - yet_to_come, unmatched, hidden, hidden_of)
 
 
 class _ServerTables:
-    """A flow beside what its source's server says now."""
+    """A flow beside what its source's server says now; the flow as a sink with transforms of its own sees it.
 
-    def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden):
+    Of such a sink the tables that it takes are compared, and nothing that the flow's own comparison tells.
+    """
+
+    def __init__(
+        self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden, sink: SinkSpec | None
+    ):
         self._flow, self._now, self._accepted, self._remembered = flow, now, accepted, remembered
-        self._told = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
+        self._sink = sink
+        shown = (t for t in now.captured if t.full_name not in now.partly_shown)
+        self._told = tuple(t for t in shown if sink is None or outputs_of(flow, sink, (t,)))
         self._compared = 0
         self._hidden = Hidden()
 
@@ -130,6 +145,9 @@ class _ServerTables:
         return self._hidden.by_table(self._told)
 
     def findings(self) -> Iterator[Finding]:
+        if self._sink is not None:
+            yield from (*self._columns(), *self._reserved())
+            return
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         found += [*self._reserved(), *self._lanes(), *self._lost(), *self._outputs()]
         yield from found
@@ -189,7 +207,7 @@ class _ServerTables:
             changes = yield from self._left_by(spec, asked, changes, lacks)
         if changes is not None:
             yield from self._in_clear(changes)
-        for asked in asked_by_checks(self._flow):
+        for asked in asked_by_checks(self._flow) if self._sink is None else ():
             if asked.told:
                 continue
             yield from self._patterns(asked)
@@ -199,8 +217,7 @@ class _ServerTables:
 
     def _in_clear(self, changes: FrameChanges) -> Iterator[Finding]:
         """Warn of columns and keys whose values show one that is hidden behind them; it may be meant so."""
-        for table, name, leaf in computed_in_clear(changes, self._hidden):
-            what = f"column {name}" if name else "the records' key"
+        for table, what, leaf in computed_in_clear(changes, self._hidden):
             by = self._hidden.hides(table.full_name, leaf) or "a later transform"
             message = f"{what} is computed from {leaf} in clear: {by} stands behind it"
             hint = f"Put what hides {leaf} first, or leave it so where {what} is to show it."
@@ -224,7 +241,7 @@ class _ServerTables:
             except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
                 if asked is None or not isinstance(error, DatabusError):
                     return None  # what comes after it cannot be determined
-                renames = isinstance(spec, RenameColumns)
+                renames = spec.kind == RenameColumns.kind
                 if not (renames and any_assumed(one)):
                     finding = Finding.of(asked.label, error, self._level(asked.want))
                     yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
@@ -300,6 +317,8 @@ class _ServerTables:
         level = Level.WARN if self._accepted else Level.ERROR
         tables = written_tables(self._flow, self._told, compared=True)
         for spec in self._flow.sinks:
+            if spec is not self._sink and (spec.transforms or self._sink is not None):
+                continue
             lost = lost_keys_in(self._flow, spec, tables, self._told)
             refused = refused_keys_in(self._flow, spec, tables)
             for error in (*reserved_in(self._flow, spec, tables), *lost, *refused):

@@ -17,6 +17,7 @@ from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.selection import EVERY_TABLE
 from databus.runtime.check import row_checks
+from databus.runtime.sink_views import transforms_anywhere
 
 _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list", "column_set"})
 """Arguments of expectations that name columns."""
@@ -34,7 +35,7 @@ class ColumnRequirement:
 
 def wants_of(flow: Flow) -> frozenset[str]:
     """Return what a flow asks of its tables, in a form that an upgrade does not change."""
-    asked = (*(asked_by(spec) for spec in flow.transforms), *asked_by_checks(flow))
+    asked = (*(asked_by(spec) for spec in transforms_anywhere(flow)), *asked_by_checks(flow))
     return frozenset(
         [
             *(table_want(pattern) for pattern in flow.source.datasets()),

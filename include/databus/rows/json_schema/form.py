@@ -44,6 +44,7 @@ class JsonSchemaForm(RegisteredForm[ColumnSchema]):
     """Form whose images are JSON objects."""
 
     format: ClassVar[str] = "JSON Schema"
+    held_unwritten: ClassVar[bool] = True
 
     @staticmethod
     def _shape_in(shown: TableSchema, wanted: Wanted, stored: TableSchema | None) -> TableShape[ColumnSchema]:

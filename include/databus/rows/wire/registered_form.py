@@ -27,11 +27,13 @@ class RegisteredForm(ABC, Generic[Field]):
         columns: see `ImageColumns`.
         schemas: schema_id → what is registered of the tables wanted; images of others are left empty.
         format: name of the format in errors.
+        held_unwritten: see `ImageForm`.
     """
 
     columns: ImageColumns
     schemas: Mapping[int, RegisteredSchemas]
     format: ClassVar[str]
+    held_unwritten: ClassVar[bool] = False
 
     def images(self, batch: TableBatch) -> Images:
         """Write all images of a batch, as transforms leave it.
@@ -63,7 +65,10 @@ class RegisteredForm(ABC, Generic[Field]):
 
     def image_form(self, marks: ImageMarks | None = None) -> ImageForm:
         """Return what an encoder writes with; its column `FORM_KEY` has the keys, with their heads."""
-        return ImageForm(pa.binary(), self.images, self._nulls, JSON_CHANGES, marks, keys=self.keys)
+        return ImageForm(
+            pa.binary(), self.images, self._nulls, JSON_CHANGES, marks, keys=self.keys,
+            held_unwritten=self.held_unwritten,
+        )  # fmt: skip
 
     def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[Field]:
         wanted = self.columns.get(shown.schema_id)

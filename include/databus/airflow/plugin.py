@@ -37,7 +37,13 @@ def _app() -> Any:
         found: set[str] = get_auth_manager().get_authorized_dag_ids(user=user)
         return found
 
-    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
+    from functools import partial
+
+    from databus.airflow.api import access, installation
+    from databus.web.operations import add_operations
+
+    operations = partial(add_operations, access=access(readable), installation=installation())
+    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE, operations)
 
 
 def _bundle_url() -> str:

@@ -22,7 +22,9 @@ Readable = Callable[..., Any]
 """A FastAPI dependency that gives the ids of the DAGs that who asks may see; refuses who may see none at all."""
 
 
-def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
+def create_app(
+    guard: Guard, readable: Readable, bundle: Path, operations: Callable[[FastAPI], None] | None = None
+) -> FastAPI:
     """Return the application.
 
     Every data route stands behind the guard: an application that Airflow mounts is open by default. The bundle is
@@ -32,6 +34,7 @@ def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
         guard: refuses a user without access to the DAG named in the path.
         readable: says which DAGs a user may see.
         bundle: folder of the built pages.
+        operations: adds the routes of operators (`databus.web.operations`), each behind its own guard.
     """
     from fastapi import APIRouter, Depends, FastAPI, HTTPException
     from fastapi.responses import FileResponse
@@ -79,6 +82,8 @@ def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
         return FileResponse(page, media_type="text/html", headers={"Content-Security-Policy": _APART})
 
     app.include_router(guarded)
+    if operations is not None:
+        operations(app)
     app.mount("/static", StaticFiles(directory=bundle, check_dir=False), name="static")
     return app
 

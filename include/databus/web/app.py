@@ -73,7 +73,7 @@ def create_app(
             raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
         return found
 
-    @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs")
+    @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs", response_class=FileResponse, response_model=None)
     def data_docs(dag_id: str, run_id: str) -> FileResponse:
         """The run's page of Data Docs; 404 when there is none."""
         page = docs_page(dag_id, run_id)

@@ -22,7 +22,7 @@ def add_operations(app: FastAPI, access: Access, installation: Installation) -> 
     """
     problems.install(app)
     for part in (checkpoints, quarantine, accounts, snapshots):
-        app.include_router(part.router(access, installation), prefix=PREFIX)
+        app.include_router(part.router(access, installation), prefix=PREFIX, responses=problems.RESPONSES)
     described = APIRouter(prefix=PREFIX, tags=["description"], dependencies=[Depends(access.lists)])
 
     @described.get("/openapi.json")

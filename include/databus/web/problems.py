@@ -32,6 +32,36 @@ MEDIA_TYPE = "application/problem+json"
 _MOST_REFUSED = 20
 """Fields that a refusal of a request names."""
 
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "Problem (RFC 9457)",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["type", "title", "status", "detail", "instance"],
+                    "properties": {
+                        "type": {"type": "string", "description": "Page of the error's code, or a URN with it."},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string", "description": "What happened, and where."},
+                        "instance": {"type": "string", "description": "Id of this answer; the server's log has it."},
+                        "code": {"type": "string", "description": "Error code, as in the reference."},
+                        "hint": {"type": "string", "description": "What to do."},
+                        "retryable": {"type": "boolean", "description": "Whether the same may succeed later."},
+                        "version": {"type": "string", "description": "412: version of the checkpoint now."},
+                        "changes": {
+                            "type": "array", "items": {"type": "object"},
+                            "description": "412: entries of the history since the version that was given.",
+                        },
+                    },
+                }
+            }
+        },
+    }
+}  # fmt: skip
+"""Answers that any route may give, for the description."""
+
 _BY_CODE = {"flow_unknown": 404, "dag_no_flow": 404, "connection_missing": 503, "package_missing": 503}
 _BY_KIND: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((CheckpointMovedError,), 412),

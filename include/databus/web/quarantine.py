@@ -69,6 +69,8 @@ class Decision(Chosen, Asked):
 class SampleQuery(BaseModel):
     """Rows that are asked for; what is left out does not matter."""
 
+    model_config = ConfigDict(extra="forbid")
+
     state: HeldState | None = HeldState.HELD
     stage: str | None = None
     table: str | None = None
@@ -78,6 +80,13 @@ class SampleQuery(BaseModel):
     def wanted(self) -> SampleWanted:
         """Return the rows as the records look for them."""
         return SampleWanted(self.state, self.stage, self.table, self.cause, self.event_id)
+
+
+class RowsQuery(SampleQuery):
+    """A page of these rows."""
+
+    cursor: str = ""
+    limit: int = Field(20, ge=1, le=_MOST)
 
 
 def router(access: Access, installation: Installation) -> APIRouter:
@@ -106,14 +115,9 @@ def router(access: Access, installation: Installation) -> APIRouter:
         return {"flow": flow.name, "tally": found.tally, **shown}
 
     @made.get("/rows", dependencies=[Depends(access.values)])
-    def rows(
-        dag_id: str,
-        wanted: Annotated[SampleQuery, Query()],
-        cursor: str = "",
-        limit: Annotated[int, Query(ge=1, le=_MOST)] = 20,
-    ) -> dict[str, Any]:
+    def rows(dag_id: str, wanted: Annotated[RowsQuery, Query()]) -> dict[str, Any]:
         """Rows with their values, as far as the flow shows them now; very long values are cut."""
-        after = place_of(cursor, (int,))
+        after, limit = place_of(wanted.cursor, (int,)), wanted.limit
         flow = installation.found(dag_id).flow
         with RecordStore(Settings.from_environment().records_url) as store:
             found = QuarantineCauses(store, flow.name).rows(wanted.wanted(), after[0] if after else 0, limit + 1)

@@ -70,6 +70,15 @@ class DatabusPlugin(AirflowPlugin):
             "bundle_url": _bundle_url(),
             "destination": "dag_run",
         },
+        *(
+            {
+                "name": name,
+                "url_route": f"databus-{name.lower()}",
+                "bundle_url": _bundle_url(),
+                "destination": "dag",
+            }
+            for name in ("Checkpoint", "Quarantine")
+        ),
         {
             "name": "Databus",
             "url_route": "databus",

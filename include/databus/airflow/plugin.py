@@ -74,7 +74,8 @@ class DatabusPlugin(AirflowPlugin):
             {
                 "name": name,
                 "url_route": f"databus-{name.lower()}",
-                "bundle_url": _bundle_url(),
+                # Airflow takes what the bundle leaves under its name: one that was loaded before leaves nothing again.
+                "bundle_url": f"{_bundle_url()}&for={name.lower()}",
                 "destination": "dag",
             }
             for name in ("Checkpoint", "Quarantine")

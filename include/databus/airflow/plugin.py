@@ -37,7 +37,13 @@ def _app() -> Any:
         found: set[str] = get_auth_manager().get_authorized_dag_ids(user=user)
         return found
 
-    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
+    from functools import partial
+
+    from databus.airflow.api import access, installation
+    from databus.web.operations import add_operations
+
+    operations = partial(add_operations, access=access(readable), installation=installation())
+    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE, operations)
 
 
 def _bundle_url() -> str:
@@ -64,6 +70,16 @@ class DatabusPlugin(AirflowPlugin):
             "bundle_url": _bundle_url(),
             "destination": "dag_run",
         },
+        *(
+            {
+                "name": name,
+                "url_route": f"databus-{name.lower()}",
+                # Airflow takes what the bundle leaves under its name: one that was loaded before leaves nothing again.
+                "bundle_url": f"{_bundle_url()}&for={name.lower()}",
+                "destination": "dag",
+            }
+            for name in ("Checkpoint", "Quarantine")
+        ),
         {
             "name": "Databus",
             "url_route": "databus",

@@ -108,6 +108,7 @@ class Selection:
         event_ids: ids of rows.
         cause: text that the cause contains.
         limit: at most so many, oldest first; None for all.
+        whole_cause: whether `cause` is all of the cause, not a part of it.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -116,6 +117,7 @@ class Selection:
     event_ids: tuple[str, ...] = ()
     cause: str | None = None
     limit: int | None = None
+    whole_cause: bool = False
 
 
 class HeldRows:
@@ -140,6 +142,10 @@ class HeldRows:
         for first in range(0, len(keys), _CHUNK_IDS):
             numbers = [number for _, number in keys[first : first + _CHUNK_IDS]]
             yield self._rows(t.quarantine.c.id.in_(numbers))
+
+    def count(self, wanted: Selection) -> int:
+        """Return how many rows are meant; reads none of them."""
+        return len(self._keys(wanted))
 
     def known_events(self, event_ids: Sequence[str]) -> set[str]:
         """Return those of some event ids of which there is a row, whatever became of it."""
@@ -170,7 +176,8 @@ class HeldRows:
             column == value for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table)) if value
         ]
         if wanted.cause:
-            conditions.append(q.cause.contains(wanted.cause, autoescape=True))
+            whole = q.cause == wanted.cause
+            conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
         found = (
             sa.select(q.batch, q.id)
             .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))

@@ -247,3 +247,19 @@ offset_map = sa.Table(
     sa.Index("ix_databus_offset_map_target", "flow", "target_topic", "target_partition", "target_upto", "target_from"),
     sa.Index("ix_databus_offset_map_page", "flow", "generation", "number"),
 )
+
+actions = sa.Table(
+    "databus_actions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("key", sa.String(200), nullable=False),  # of the request, chosen by who sends it
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("action", sa.String(50), nullable=False),
+    sa.Column("asked", sa.String(64), nullable=False),  # digest of all that was asked
+    sa.Column("attempt", sa.String(32), nullable=False),  # of the process that does it
+    sa.Column("begun_at", UtcDateTime, nullable=False),
+    sa.Column("status", sa.Integer),  # NULL while it is done, or was cut off
+    sa.Column("answer", JsonOrNull),
+    sa.UniqueConstraint("flow", "key"),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from databus.binlog.log.capture import TableCapture
@@ -12,9 +12,11 @@ from databus.core.batches.receipts import CHECK
 from databus.core.errors.checkpoint import CheckpointConflictError, LeaseBusyError
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
+from databus.core.settings import Settings
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine_causes import CauseCount, QuarantineCauses
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 
@@ -27,6 +29,34 @@ def held_rows(flow: Flow, services: Services) -> Iterator[HeldRows]:
     """Open the flow's quarantine."""
     with RecordStore(services.settings.records_url) as store:
         yield HeldRows(store, flow.name)
+
+
+def causes_of(flow: Flow, settings: Settings, state: HeldState | None, after: int, limit: int) -> CausesPage:
+    """Return a page of a flow's quarantine by cause; needs no server but the records.
+
+    Args:
+        flow: the flow.
+        settings: the installation's.
+        state: what became of the rows; None for all.
+        after: number of the last cause of the page before, 0 for the first page.
+        limit: causes at most.
+    """
+    with RecordStore(settings.records_url) as store:
+        causes = QuarantineCauses(store, flow.name).causes(state, after, limit)
+        return CausesPage(causes, HeldRows(store, flow.name).tally())
+
+
+@dataclass(frozen=True)
+class CausesPage:
+    """Page of a quarantine by cause.
+
+    Attributes:
+        causes: causes with the number of their rows.
+        tally: state → stage → rows, of all.
+    """
+
+    causes: list[CauseCount]
+    tally: dict[str, dict[str, int]]
 
 
 def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
@@ -72,6 +102,29 @@ def _is_of(flow: Flow, table: str) -> bool:
     if flow.source.kind != "mysql_binlog":
         return any(fnmatchcase(shown, pattern) for pattern in flow.source.datasets() for shown in (table, name))
     return TableCapture(flow.source.datasets())(database, name)
+
+
+def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> int:
+    """Return how many rows a decision is about; refuse one by a user who saw another number.
+
+    Args:
+        flow: the flow.
+        services: the installation.
+        wanted: the rows.
+        seen: how many they saw; None where any number will do.
+
+    Raises:
+        CheckpointConflictError: rows were held back, replayed or discarded since.
+    """
+    with held_rows(flow, services) as rows:
+        found = rows.count(wanted)
+    if seen is not None and found != seen:
+        raise CheckpointConflictError(
+            f"flow {flow.name}: {found} rows are meant now, and {seen} were seen",
+            hint="Nothing was done. Look at the rows again, then decide.",
+            code="quarantine_changed",
+        )
+    return found
 
 
 def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:

@@ -1,0 +1,279 @@
+"""Operators' routes: rights, problems, versions, keys, pages; what a decision does is the use cases' own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from databus import DropColumns, Project, RenameColumns
+from databus.core.batches.receipts import RejectedRow
+from databus.core.errors.checkpoint import CheckpointUnavailableError
+from databus.core.errors.entries import all_entries
+from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
+from databus.records.actions import ActionAnswer, ActionRequest, Actions
+from databus.records.quarantine_causes import READ_BYTES
+from databus.records.recorder import SqlRecorder
+from databus.records.store import RecordStore
+from databus.web.problems import MEDIA_TYPE
+from tests.unit.web.operators_app import DAG, FLOW, Operators, operators_app
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
+    monkeypatch.setenv("DATABUS_RECORDS_URL", f"sqlite:///{tmp_path / 'records.db'}")
+    with operators_app(tmp_path) as opened:
+        yield opened
+
+
+def held(number: int, cause: str = "not_null(total)", **after: object) -> RejectedRow:
+    payload = json.dumps({"op": "c", "before": None, "after": {"id": number, **after}})
+    return RejectedRow(f"e{number}", "shop.orders", f'{{"id":{number}}}', cause, "check", f"b.1:{number}", payload)
+
+
+def hold(app: Operators, *rows: RejectedRow) -> None:
+    with SqlRecorder.open(app.url) as recorder:
+        recorder.quarantine(FLOW.name, 3, rows)
+
+
+def test_every_route_has_a_guard_and_those_that_change_something_another(app: Operators) -> None:
+    routes = [route for route in app.client.app.routes if isinstance(route, APIRoute)]  # type: ignore[attr-defined]
+    assert len(routes) > 30
+    for route in routes:
+        path = route.path_format.format(dag_id=DAG, run_id="r1")
+        for method in route.methods:
+            app.role = "stranger"
+            answer = app.client.request(method, path, json={"reason": "x"})
+            assert (answer.status_code, method) in ((403, method), (200, "GET")), path  # the list of flows is empty
+            if method == "POST":
+                app.role = "viewer"
+                assert app.client.post(path, json={"reason": "x"}).status_code == 403, path
+    assert app.notes == []
+
+
+def test_errors_are_problems_with_our_codes(app: Operators) -> None:
+    answer = app.client.get("/api/v1/dags/other/checkpoint")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, MEDIA_TYPE)
+    told = answer.json()
+    assert (told["code"], told["status"], told["retryable"]) == ("dag_no_flow", 404, False)
+    assert told["title"] == all_entries()["dag_no_flow"].cause
+    assert told["instance"].startswith("urn:uuid:")
+    assert told["hint"]
+    assert app.client.get("/api/v1/dags/hidden/checkpoint").headers["content-type"] == MEDIA_TYPE
+    answer = app.client.post(f"/api/v1/dags/{DAG}/checkpoint/preview", json={"action": "rewind", "plcae": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "request_refused")
+    assert "plcae" in answer.json()["detail"]
+    assert app.post("/checkpoint/preview", 422, action="rewind", place="nowhere")["code"] == "place_invalid"
+    assert app.post("/checkpoint/preview", 422, action="rewind")["code"] == "config_invalid"
+
+
+def test_a_server_that_is_away_is_no_defect(app: Operators, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise CheckpointUnavailableError("ZooKeeper does not answer")
+
+    monkeypatch.setattr(app.store, "load", away)
+    answer = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (
+        503, "checkpoint_unavailable", "5",
+    )  # fmt: skip
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(app.store, "load", broken)
+    answer = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
+    assert "secret" not in answer.text
+
+
+def test_a_pause_and_its_end_are_in_history_audit_and_airflows_log(app: Operators) -> None:
+    before = app.get("/checkpoint")
+    assert (before["flow"], before["dag_id"], before["paused"]) == (FLOW.name, DAG, None)
+    done = app.post("/checkpoint/pause", key="1", reason="a bad deploy")
+    assert "ada" in done["result"]["paused"]
+    assert done["version"] != before["version"]
+    assert app.get("/checkpoint")["paused"] == done["result"]["paused"]
+    app.post("/checkpoint/resume", key="2", reason="mended")
+    audited = app.get("/audit")["items"]
+    assert [(e["action"], e["who"], e["why"]) for e in audited[:2]] == [
+        ("resume", "ada", "mended"), ("pause", "ada", "a bad deploy"),
+    ]  # fmt: skip
+    assert [(who, dag, event, facts["reason"]) for who, dag, event, facts in app.notes] == [
+        ("ada", DAG, "databus_pause", "a bad deploy"), ("ada", DAG, "databus_resume", "mended"),
+    ]  # fmt: skip
+
+
+def test_the_audit_as_csv_holds_no_formula(app: Operators) -> None:
+    app.post("/checkpoint/pause", reason='=HYPERLINK("https://evil")')
+    answer = app.client.get(f"/api/v1/dags/{DAG}/audit.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    line = next(line for line in answer.text.splitlines() if "HYPERLINK" in line)
+    assert ",\"'=HYPERLINK" in line
+
+
+def test_history_and_audit_come_page_by_page_while_entries_come_in(app: Operators) -> None:
+    for number in range(6):
+        app.post(f"/checkpoint/{'resume' if number % 2 else 'pause'}", key=str(number), reason=f"r{number}")
+    for route in ("/checkpoint/history", "/audit"):
+        seen, cursor = [], ""
+        while cursor is not None:
+            found = app.get(route, limit=2, cursor=cursor)
+            seen += [entry["number"] for entry in found["items"]]
+            cursor = found["next"]
+            app.post("/checkpoint/pause", key=f"{route}{cursor}", reason="meanwhile")
+            app.post("/checkpoint/resume", key=f"{route}{cursor}+", reason="meanwhile")
+        assert seen == sorted(set(seen), reverse=True)
+        assert seen[-1] == 1
+    assert app.get("/checkpoint/history", 400, cursor="nonsense")["code"] == "request_refused"
+    assert app.get("/audit", 400, cursor="WzFd")["code"] == "request_refused"
+    assert app.get("/audit", 422, limit=0)["code"] == "request_refused"
+
+
+def test_a_stale_tab_is_refused_with_what_changed(app: Operators) -> None:
+    seen = app.get("/checkpoint")["version"]
+    app.post("/checkpoint/pause", key="1", match=f'"{seen}"', reason="first")
+    told = app.post("/checkpoint/resume", 412, key="2", match=f'W/"{seen}"', reason="from a stale tab")
+    assert told["code"] == "checkpoint_moved"
+    assert [(c["action"], c["who"], c["why"]) for c in told["changes"]] == [("pause", "ada", "first")]
+    assert told["version"] == app.get("/checkpoint")["version"]
+    assert app.get("/checkpoint")["paused"] is not None
+    app.post("/checkpoint/resume", key="2", match=f'"{told["version"]}"', reason="looked again")
+
+
+def test_an_action_needs_json_a_key_and_the_moves_a_version(app: Operators) -> None:
+    path = f"/api/v1/dags/{DAG}/checkpoint"
+    sent = {"Idempotency-Key": "k", "If-Match": "*"}
+    form = app.client.post(f"{path}/pause", data={"reason": "x"}, headers=sent)
+    text = app.client.post(f"{path}/pause", content='{"reason":"x"}', headers={**sent, "content-type": "text/plain"})
+    other = app.client.post(f"{path}/pause", json={"reason": "x"}, headers={**sent, "sec-fetch-site": "cross-site"})
+    keyless = app.client.post(f"{path}/pause", json={"reason": "x"})
+    blind = app.client.post(f"{path}/rewind", json={"reason": "x", "batches": 1}, headers={"Idempotency-Key": "k"})
+    assert [a.status_code for a in (form, text, other, keyless, blind)] == [415, 415, 403, 400, 428]
+    assert app.get("/checkpoint")["paused"] is None
+    assert app.post("/checkpoint/pause", 422, reason=" ")["code"] == "reason_missing"
+    assert app.post("/checkpoint/pause", 422, reason="")["code"] == "request_refused"
+
+
+def test_a_request_that_comes_twice_is_done_once(app: Operators) -> None:
+    first = app.post("/checkpoint/pause", key="once", reason="a")
+    app.post("/checkpoint/resume", key="other", reason="b")
+    answer = app.client.post(
+        f"/api/v1/dags/{DAG}/checkpoint/pause", json={"reason": "a"},
+        headers={"Idempotency-Key": "once", "If-Match": "*"},
+    )  # fmt: skip
+    assert (answer.json(), answer.headers["idempotent-replayed"]) == (first, "true")
+    assert app.get("/checkpoint")["paused"] is None
+    assert len(app.notes) == 2
+    assert app.post("/checkpoint/pause", 422, key="once", reason="other")["code"] == "action_key_reused"
+    assert app.post("/checkpoint/resume", 422, key="once", reason="a")["code"] == "action_key_reused"
+
+
+def test_a_request_that_failed_is_done_when_it_comes_again(app: Operators) -> None:
+    assert app.post("/quarantine/discard", 422, key="k", reason="x", stage="no such")["code"] == "config_invalid"
+    hold(app, held(1))
+    assert app.post("/quarantine/discard", key="k", reason="x")["result"] == {"discarded": 1}
+
+
+def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    now = datetime(2026, 11, 27, tzinfo=UTC)
+    request = ActionRequest("orders", "k", "ada", "rewind", {"batches": 1})
+    with RecordStore(f"sqlite:///{tmp_path / 'r.db'}") as store:
+        actions = Actions(store)
+        attempt, _ = actions.begin(request, now)
+        with pytest.raises(Exception, match="is being done") as told:
+            actions.begin(request, now + timedelta(minutes=1))
+        assert told.value.code == "action_open"  # type: ignore[attr-defined]
+        # One that was cut off is done by the next; what the first finds then is not stored.
+        second, _ = actions.begin(request, now + timedelta(hours=2))
+        actions.end(request, attempt, ActionAnswer(200, {"by": "first"}))
+        actions.end(request, second, ActionAnswer(200, {"by": "second"}))
+        assert actions.begin(request, now) == ("", ActionAnswer(200, {"by": "second"}))
+        actions.drop(request, second)
+        assert actions.begin(request, now)[0] == ""
+
+
+def test_rows_by_cause_and_by_page(app: Operators) -> None:
+    hold(app, *(held(n) for n in range(5)), *(held(n, "in_range(total)") for n in range(5, 8)))
+    found = app.get("/quarantine")
+    assert [(c["cause"], c["rows"], c["stage"]) for c in found["items"]] == [
+        ("not_null(total)", 5, "check"), ("in_range(total)", 3, "check"),
+    ]  # fmt: skip
+    assert (found["tally"], found["next"]) == ({"held": {"check": 8}}, None)
+    first = app.get("/quarantine", limit=1)
+    assert app.get("/quarantine", cursor=first["next"])["items"] == found["items"][1:]
+    page = app.get("/quarantine/rows", cause="not_null(total)", limit=3)
+    rest = app.get("/quarantine/rows", cause="not_null(total)", limit=3, cursor=page["next"])
+    assert [r["event_id"] for r in (*page["items"], *rest["items"])] == [f"e{n}" for n in range(5)]
+    assert rest["next"] is None
+    assert app.get("/quarantine/rows", cause="not_null")["items"] == []
+    assert app.get("/quarantine/rows", 422, state="odd")["code"] == "request_refused"
+
+
+def test_values_are_for_those_who_may_see_them(app: Operators) -> None:
+    hold(app, held(1, email="ann@example.org"))
+    app.role = "viewer"
+    assert "ann" not in json.dumps(app.get("/quarantine"))
+    for path in ("/quarantine/rows", "/quarantine/export", "/audit"):
+        app.get(path, 403)
+
+
+def test_what_the_flow_hides_now_is_hidden_in_what_was_held_before(app: Operators) -> None:
+    hold(app, held(1, email="ann@example.org", note={"email": "bea@example.org", "text": SCRIPT}))
+    (row,) = app.get("/quarantine/rows")["items"]
+    after = row["payload"]["after"]
+    assert (after["email"], after["note"]) == (HIDDEN, {"email": HIDDEN, "text": SCRIPT})
+    text = app.client.get(f"/api/v1/dags/{DAG}/quarantine/export")
+    assert (text.headers["content-type"], text.headers["x-content-type-options"]) == ("application/x-ndjson", "nosniff")
+    assert "example.org" not in text.text
+    assert json.loads(text.text)["payload"]["after"]["id"] == 1
+    app.flow = FLOW.model_copy(
+        update={"transforms": (DropColumns("email"), RenameColumns({"email": "mail"}), Project("id", "total"))}
+    )
+    hold(app, held(2, total=7, mail="x", other="y"))
+    shown = app.get("/quarantine/rows", event_id="e2")["items"][0]["payload"]["after"]
+    assert shown == {"id": 2, "total": 7, "mail": HIDDEN, "other": HIDDEN}
+
+
+def test_a_value_of_16_mib_is_neither_read_for_a_page_nor_lost_for_an_export(app: Operators) -> None:
+    large, long = "x" * (16 << 20), "y" * (MOST_CHARS + 1)
+    hold(app, held(1, body=large), held(2, body=long))
+    answer = app.client.get(f"/api/v1/dags/{DAG}/quarantine/rows")
+    assert len(answer.content) < READ_BYTES
+    first, second = answer.json()["items"]
+    assert (first["payload"], first["payload_chars"] > 16 << 20) == (None, True)
+    assert second["payload"]["after"]["body"] == f"{'y' * MOST_CHARS}… ({len(long)} characters)"
+    whole = app.client.get(f"/api/v1/dags/{DAG}/quarantine/export").text.splitlines()
+    assert json.loads(whole[0])["payload"]["after"]["body"] == large
+    assert json.loads(whole[1])["payload"]["after"]["body"] == long
+
+
+def test_a_decision_about_other_rows_than_were_seen_is_refused(app: Operators) -> None:
+    hold(app, held(1), held(2), held(3, "not_null(total), in_range(total)"))
+    chosen = {"cause": "not_null(total)", "whole_cause": True}
+    assert app.post("/quarantine/preview", action="discard", **chosen)["rows"] == 2
+    hold(app, held(4))
+    told = app.post("/quarantine/discard", 409, reason="x", rows=2, **chosen)
+    assert told["code"] == "quarantine_changed"
+    assert app.get("/quarantine")["tally"] == {"held": {"check": 4}}
+    done = app.post("/quarantine/discard", reason="not needed", rows=3, **chosen)
+    assert done["result"] == {"discarded": 3}
+    assert app.get("/quarantine")["tally"] == {"held": {"check": 1}, "discarded": {"check": 3}}
+    (row, *_) = app.get("/quarantine/rows", state="discarded")["items"]
+    assert (row["who"], row["why"]) == ("ada", "not needed")
+    newest = app.get("/audit")["items"][0]
+    assert (newest["action"], newest["subject"], newest["facts"]) == ("discarded", "quarantine", "3 rows")
+
+
+def test_what_is_not_there_yet_is_said(app: Operators) -> None:
+    assert app.get("/gaps") == {"flow": FLOW.name, "gaps": []}
+    assert app.get("/snapshot") == {"flow": FLOW.name, "snapshot": None}
+    assert app.get("/quality") == {"flow": FLOW.name, "runs": [], "latest": []}
+    assert app.get("/mirror/partitions", 422)["code"] == "config_invalid"
+    assert app.post("/snapshot/cancel", 409, reason="x")["code"] == "checkpoint_conflict"

@@ -1,4 +1,4 @@
-"""Airflow's plugin: the page of flows, the tab on a run, timetables, and modules loaded before Airflow forks.
+"""Airflow's plugin: pages of flows and traces, tabs on DAGs and runs, timetables, and modules loaded before it forks.
 
 It registers by the package's entry point (`airflow.plugins`), under one name: Airflow refuses a second plugin of the
 same name on its first page, and a task's process reads no entry point that comes after one.
@@ -18,8 +18,11 @@ from databus.airflow.moved import require_airflow
 require_airflow("databus's plugin")  # before a name is asked for that an older one lacks
 
 from databus.airflow import preload  # noqa: E402
+from databus.airflow.connections import ServerConnections  # noqa: E402
 from databus.airflow.timetable import StaggeredTimetable  # noqa: E402
 from databus.web.app import FirstUse, create_app  # noqa: E402
+from databus.web.flow_page import add_flow_page  # noqa: E402
+from databus.web.trace_page import add_trace_page  # noqa: E402
 
 _BUNDLE = Path(databus.web.__file__).parent / "bundle"
 _PREFIX = "/databus"
@@ -37,7 +40,11 @@ def _app() -> Any:
         found: set[str] = get_auth_manager().get_authorized_dag_ids(user=user)
         return found
 
-    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
+    seeing = requires_access_dag("GET", DagAccessEntity.RUN)
+    app = create_app(seeing, readable, _BUNDLE)
+    add_flow_page(app, seeing)
+    add_trace_page(app, readable, requires_access_dag("PUT"), ServerConnections())
+    return app
 
 
 def _bundle_url() -> str:
@@ -51,7 +58,7 @@ def _bundle_url() -> str:
 
 
 class DatabusPlugin(AirflowPlugin):
-    """Mounts routes, adds the page and the tab, registers timetables, and listens for the start of Airflow's jobs."""
+    """Mounts routes, adds the pages and the tabs, registers timetables, and listens for the start of Airflow's jobs."""
 
     name = "databus"
     timetables: ClassVar[list[Any]] = [StaggeredTimetable]
@@ -63,6 +70,19 @@ class DatabusPlugin(AirflowPlugin):
             "url_route": "databus-run",
             "bundle_url": _bundle_url(),
             "destination": "dag_run",
+        },
+        {
+            "name": "Databus",
+            "url_route": "databus-flow",
+            "bundle_url": _bundle_url(),
+            "destination": "dag",
+        },
+        {
+            "name": "Databus trace",
+            "url_route": "databus-trace",
+            "bundle_url": _bundle_url(),
+            "destination": "nav",
+            "category": "browse",
         },
         {
             "name": "Databus",

@@ -57,7 +57,7 @@ export function FlowPage({ dagId }: { dagId: string }) {
         <button type="button" className="end" onClick={again}>Try again</button></p> : null}
       <div className="bar">
         <h2>{flow.flow}</h2>
-        <span className="pill" data-tone={tone} data-testid="state"><span aria-hidden="true">{sign} </span>{state}</span>
+        <span className="pill" data-tone={tone} data-testid="state" aria-live="polite"><span aria-hidden="true">{sign} </span>{state}</span>
         <span className="note">{[flow.mode === "replay" ? "replay" : "", airflow.dag.timetable_summary].filter(Boolean).join(" · ")}</span>
         <span className="end">as of {time(flow.as_of)} {zone()} <Refresh every={every} onChange={setEvery} /></span>
       </div>

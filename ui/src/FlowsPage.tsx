@@ -92,7 +92,7 @@ export function FlowsPage() {
       {all.length === 0 ? <Empty /> : (
         <>
           <p data-testid="sum">{found.length < all.length ? `${found.length} of ` : ""}{count(all.length, "flow")} · {number(rate)} rows/s · {count(held, "row")} held back</p>
-          <div className="room">
+          <div className="room" role="region" aria-label="Table of flows" tabIndex={0}>
             <table>
               <thead>
                 <tr>

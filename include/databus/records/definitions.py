@@ -48,20 +48,25 @@ def dag_of(run_url: str) -> str:
     return unquote(behind.partition("/")[0])
 
 
+Noted = tuple[str, Mapping[str, Any]]
+"""DAG and definition of a flow."""
+
+
 class NotedDefinitions:
     """Notes definitions that differ from a flow's newest one; remembers what it noted, so that few reports ask."""
 
     def __init__(self) -> None:
-        self._noted: dict[str, tuple[str, str]] = {}
+        self._noted: dict[str, Noted] = {}
 
-    def put(self, connection: sa.Connection, report: BatchReport) -> tuple[str, tuple[str, str]] | None:
+    def put(self, connection: sa.Connection, report: BatchReport) -> tuple[str, Noted] | None:
         """Note the definition of a report; return (flow, what was noted) for `done`, once that is committed."""
         flow, dag = report.plan.flow, dag_of(report.run_url)
         if not report.definition or piece_of(flow) is not None:  # a backfill's pieces are moved by their flow
             return None
-        digest = hashlib.sha256(canonical_json(report.definition)).hexdigest()
-        if self._noted.get(flow) == (dag, digest):
+        noted = dag, report.definition
+        if self._noted.get(flow) == noted:
             return None
+        digest = hashlib.sha256(canonical_json(report.definition)).hexdigest()
         d = t.definitions.c
         newest = sa.select(d.dag, d.digest).where(d.flow == flow).order_by(d.id.desc()).limit(1)
         known = connection.execute(newest).first()
@@ -70,9 +75,9 @@ class NotedDefinitions:
             row = {"flow": flow, "dag": dag or (known.dag if known else ""), "digest": digest}
             begun = {"batch": report.plan.batch, "since": report.committed_at}
             connection.execute(t.definitions.insert(), {**row, **begun, "definition": dict(report.definition)})
-        return flow, (dag, digest)
+        return flow, noted
 
-    def done(self, noted: Mapping[str, tuple[str, str]]) -> None:
+    def done(self, noted: Mapping[str, Noted]) -> None:
         """Remember what was committed."""
         self._noted |= noted
 

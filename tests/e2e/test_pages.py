@@ -112,18 +112,19 @@ def test_a_record_is_traced_back_to_its_row(till: Till, page: Page) -> None:
     page.open(address(till.run.api.root, till, "trace", f"{till.name}:0:0"))
     page.text(WHERE["trace"])
     source, batch, record = texts(page, '[data-testid="steps"] > li')[:3]
-    assert source.splitlines()[1] == "Committed at the source"
+    assert "Committed at the source" in source
     assert f"{till.name}." in source
     assert "Batch " in batch
     assert links(page, '[data-testid="step batch"] a') == [
         f"{till.run.api.root}/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}/plugin/databus-run"
     ]
-    assert f"Kafka record\n{till.name}:0:0" in record
+    assert "Kafka record" in record
+    assert f"{till.name}:0:0" in record
     assert links(page, '[data-testid="journey"] h2 + span a') == [address(till.run.api.root, till, "flow")]
     page.waits_for("document.querySelectorAll('[data-testid=changed] tbody tr').length")
     columns = dict(row.split("\t", 1) for row in texts(page, '[data-testid="changed"] tbody tr'))
     assert "order_id" in columns
-    assert columns["order_id"].strip().startswith("+ ")
+    assert columns["order_id"].strip().startswith("+")
     assert page.complaints == []
 
 
@@ -190,7 +191,9 @@ def test_the_keyboard_is_enough(till: Till, page: Page) -> None:
     page.open(address(till.run.api.root, till, "flow"))
     page.text(WHERE["flow"])
     rooms = "[...document.querySelectorAll('.databus .room')]"
-    assert page.value(f"{rooms}.filter(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0).length") == 0  # what is scrolled is reached by Tab
+    assert (
+        page.value(f"{rooms}.filter(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0).length") == 0
+    )  # what is scrolled is reached by Tab
 
 
 def test_times_are_of_the_zone_that_was_chosen_in_the_host(till: Till, page: Page) -> None:

@@ -66,7 +66,7 @@ def shop(airflow: AirflowWorld) -> Iterator[str]:
         ("trace-nothing", "plugin/databus-trace?q=bin.999999:4", "[data-testid=nothing]", 520),
     ],
 )
-def test_each_page_is_pictured(  # noqa: PLR0913, PLR0917 - parameters of the cases
+def test_each_page_is_pictured(
     airflow: AirflowWorld,
     shop: str,
     page: Page,

@@ -20,6 +20,10 @@ from databus.records.store import RecordStore
 LATELY = timedelta(minutes=5)
 """Batches of so long are counted for rates."""
 
+JUDGED = timedelta(hours=1)
+"""Batches of so long are looked at for what checks found, and of these the newest `_MOST_JUDGED`."""
+
+_MOST_JUDGED = 2_000
 _MOST_MARKS = 100
 _JULIAN_EPOCH = 2440587.5
 
@@ -69,7 +73,7 @@ class BatchLine:
 
 @dataclass(frozen=True)
 class CheckCount:
-    """Rows that a check judged and found in the last hour."""
+    """Rows that a check judged, and that violate it, in JUDGED."""
 
     evaluated: int
     violations: int
@@ -94,7 +98,7 @@ class FlowFigures:
         buckets: number of a bucket, from 0 → batches, rows, and the longest delay in seconds (None where not known).
         lately: read, filtered, quarantined, dispatched and superseded of LATELY.
         sinks: sink → what it took in LATELY.
-        checks: check → its counts in LATELY.
+        checks: check → its counts in JUDGED.
         held: stage ("check" or a sink's name) → rows that are held back and not settled.
         marks: what happened in the window, oldest first.
         definitions: those of the window and the newest one, oldest first: batch, since, JSON.
@@ -132,7 +136,7 @@ def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, l
     start = window.start(now)
     with store.transaction() as connection:
         batches = [_line(row) for row in connection.execute(_newest(flow, last))]
-        summed = connection.execute(_sums(store, flow, start, window.width, now - LATELY)).all()
+        summed = connection.execute(_sums(store, flow, (start, window.width), now)).all()
         told = connection.execute(_told(store, flow, start)).all()
     buckets, lately, held = {}, dict.fromkeys(COUNTS, 0), {}
     sinks: dict[str, SinkCount] = {}
@@ -199,14 +203,18 @@ def _newest(flow: str, last: int) -> sa.Select[Any]:
     )
 
 
-def _sums(store: RecordStore, flow: str, start: datetime, width: timedelta, lately: datetime) -> Any:
+def _sums(store: RecordStore, flow: str, chart: tuple[datetime, timedelta], now: datetime) -> Any:
     """Return (kind, name, bucket, a to e) of buckets, counts, sinks, checks, held rows and refusals."""
+    start, width = chart
+    lately = now - LATELY
     epoch, bucket_of = _epoch(store), _bucket(store, start, width)
     b, c, r, k = t.batches.c, t.table_counts.c, t.receipts.c, t.check_results.c
     q, d = t.quarantine, t.quarantine_decisions
     delay = sa.func.max(epoch(b.committed_at) - epoch(b.watermark))
     bucket = bucket_of(b.committed_at)
     numbers = sa.select(b.id).where(b.flow == flow, b.committed_at >= lately)
+    judged = sa.select(b.id).where(b.flow == flow, b.committed_at >= now - JUDGED).order_by(b.id.desc())
+    of_judged = sa.select(judged.limit(_MOST_JUDGED).subquery().c.id)
     same = (q.c.flow == d.c.flow) & (q.c.event_id == d.c.event_id) & (q.c.stage == d.c.stage)
     of_first = bucket_of(q.c.first_held_at)
     total = sa.func.sum
@@ -218,7 +226,7 @@ def _sums(store: RecordStore, flow: str, start: datetime, width: timedelta, late
         .select_from(t.receipts.join(t.batches, r.batch == b.id))
         .where(b.flow == flow, b.committed_at >= lately).group_by(r.sink),
         _part("check", k.check_name, None, total(k.evaluated), total(k.violations))
-        .where(k.batch.in_(numbers)).group_by(k.check_name),
+        .where(k.batch.in_(of_judged)).group_by(k.check_name),
         _part("held", q.c.stage, None, sa.func.count()).select_from(q.outerjoin(d, same))
         .where(q.c.flow == flow, d.c.state.is_(None) | (d.c.state == HeldState.HELD)).group_by(q.c.stage),
         _part("refused", q.c.stage, None, sa.func.count(), epoch(sa.func.min(q.c.first_held_at)))

@@ -65,7 +65,7 @@ def test_rates_are_of_the_last_minutes_and_of_this_flow(recorder: SqlRecorder) -
     assert found.lately == {"read": 12, "filtered": 1, "quarantined": 1, "dispatched": 10, "superseded": 0}
     assert found.sinks == {"kafka": SinkCount(10, 0, 9)}
     assert {name: (c.evaluated, c.violations) for name, c in found.checks.items()} == {
-        "not_null(email)": (10, 1), "volume": (1, 0),
+        "not_null(email)": (20, 2), "volume": (2, 0),
     }  # fmt: skip
     nothing = flow_figures(recorder.store, "absent", WINDOWS["7d"], NOW, 5)
     assert (nothing.batches, nothing.buckets, nothing.marks, nothing.lately["read"]) == ([], {}, [], 0)

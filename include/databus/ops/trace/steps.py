@@ -73,7 +73,7 @@ def _steps(journey: Journey) -> Iterator[Step]:
     for batch in journey.batches:
         yield replace(_batch(batch), behind=0)
         begun, steps = begun or steps, steps + 1
-    records: dict[str, int] = {}
+    records: dict[tuple[str, str], int] = {}  # clusters may have topics of one name: "" stands for any
     for seen in journey.sightings:
         title = "Document" if seen.kind == "document" else "Tombstone" if seen.tombstone else "Kafka record"
         state = "" if seen.state.startswith("version ") else seen.state
@@ -83,14 +83,14 @@ def _steps(journey: Journey) -> Iterator[Step]:
             seen.kind, title, seen.place, (seen.sink, held_by, state), _at(seen.at_ms), None, begun or 0,
             journey.flow, seen.sink, None, warns,
         )  # fmt: skip
-        records.setdefault(seen.place, steps)
+        records.setdefault((seen.site, seen.place), steps)
+        records.setdefault(("", seen.place), steps)
         steps += 1
     for hop in journey.hops:
-        behind = records.get(str(hop.source)) if hop.source else None
-        yield _hop(hop, behind)
+        read = (hop.source.site, str(hop.source)) if hop.source else ("", "")
+        yield _hop(hop, records.get(read, records.get(("", read[1]))))
         if hop.target:
-            records.setdefault(f"{hop.target.site} {hop.target}", steps)
-            records.setdefault(str(hop.target), steps)
+            records.setdefault((hop.target.site, str(hop.target)), steps)
         steps += 1
     for note in journey.notes:
         if note.startswith("held back by "):

@@ -80,8 +80,10 @@ def test_a_flow_shows_what_is_wrong_then_figures_steps_and_batches(till: Till, p
     assert sum(int(cells[4]) for cells in batches) == READ
     run = f"{till.run.api.root}/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}/plugin/databus-run"
     assert set(links(page, "table.dense tbody tr td:last-child a")) == {run}
-    assert f'"name": "{till.name}"' in page.value("document.querySelector('[data-testid=settings] pre').textContent")
-    assert "email" in page.value("document.querySelector('[data-testid=schemas] table').textContent")
+    for part in ("settings", "schemas"):
+        page.value(f"document.querySelector('[data-testid={part}]').open = true")
+    assert f'"name": "{till.name}"' in page.text("[data-testid=settings] pre")
+    assert "email" in page.text("[data-testid=schemas] table")
     assert len(page.value("[...document.querySelectorAll('.chart svg')].map(s => s.getAttribute('aria-label'))")) == 2
     page.value("[...document.querySelectorAll('[aria-label=Window] button')].find(b => b.textContent === '7d').click()")
     page.waits_for("location.search.includes('window=7d') && document.body.innerText.includes('Last 7 days')")

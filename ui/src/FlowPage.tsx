@@ -19,16 +19,17 @@ export function FlowPage({ dagId }: { dagId: string }) {
   const [airflow, setAirflow] = useState<OfAirflow>();
   const [error, setError] = useState<Error>();
   const [tries, setTries] = useState(0);
+  const [details, setDetails] = useState(false);
   const [chosen, setWindow] = useAddress("window");
   const window_ = WINDOWS.find((known) => known === chosen) ?? "1h";
   const [every, setEvery] = useRefresh(async (signal) => {
     try {
-      const [found, of] = await Promise.all([fetchFlow(dagId, window_, signal), fetchOfAirflow(dagId, signal)]);
+      const [found, of] = await Promise.all([fetchFlow(dagId, window_, details, signal), fetchOfAirflow(dagId, signal)]);
       setFlow(found); setAirflow(of); setError(undefined);
     } catch (reason) {
       if (!signal.aborted) setError(reason as Error);
     }
-  }, `${window_} ${tries}`);
+  }, `${window_} ${tries} ${details}`);
   const again = () => setTries(tries + 1);
 
   if (!flow || !airflow) {
@@ -86,7 +87,7 @@ export function FlowPage({ dagId }: { dagId: string }) {
         <progress value={flow.snapshot.rows} max={Math.max(flow.snapshot.estimate, flow.snapshot.rows, 1)} aria-label="rows of the snapshot" />{" "}
         {flow.snapshot.text} · {time(flow.snapshot.at)}</p> : null}
       <Batches flow={flow} />
-      <Definition flow={flow} />
+      <Definition flow={flow} open={() => setDetails(true)} />
     </section>
   );
 }
@@ -155,16 +156,16 @@ function BatchRow({ batch, dagId, longest }: { batch: Batch; dagId: string; long
   );
 }
 
-function Definition({ flow }: { flow: FlowView }) {
+function Definition({ flow, open }: { flow: FlowView; open: () => void }) {
   const known = flow.definition;
   return (
     <>
-      <details className="card" data-testid="settings">
+      <details className="card" data-testid="settings" onToggle={(e) => { if (e.currentTarget.open) open(); }}>
         <summary><b>Settings</b> <span className="note">{known ? `since batch ${known.batch.toLocaleString("en")}, ${time(known.since)}` : "not recorded yet: the next batch brings them"}</span></summary>
-        {known ? <pre>{JSON.stringify(known.settings, null, 2)}</pre> : null}
+        {flow.settings ? <pre tabIndex={0} aria-label="Settings as JSON">{JSON.stringify(flow.settings, null, 2)}</pre> : null}
       </details>
-      <details className="card" data-testid="schemas">
-        <summary><b>Schemas</b> <span className="note">{count(flow.tables.length, "output")} as the newest run with rows had them</span></summary>
+      <details className="card" data-testid="schemas" onToggle={(e) => { if (e.currentTarget.open) open(); }}>
+        <summary><b>Schemas</b> <span className="note">what each table gives each output, as the newest run with rows had it</span></summary>
         {flow.tables.length ? (
           <table className="dense">
             <thead><tr><th scope="col">Table</th><th scope="col">Sink</th><th scope="col">Output</th><th scope="col">Fields</th></tr></thead>

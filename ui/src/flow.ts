@@ -30,14 +30,16 @@ export type FlowView = {
   chart: { from: string; width_seconds: number; rows_per_second: number[]; delay_seconds: (number | null)[] };
   marks: Mark[];
   batches: Batch[];
-  definition: { since: string; batch: number; settings: Record<string, unknown> } | null;
+  definition: { since: string; batch: number } | null;
+  /** Where details were asked for; so are tables. */
+  settings: Record<string, unknown> | null;
   tables: { table: string; sink: string; output: string; fields: { field: string; column: string; steps: string[] }[]; unknown: string }[];
 };
 /** What Airflow says of the flow's DAG: the DAG itself and its newest run. */
 export type OfAirflow = { dag: Dag; run?: { dag_run_id: string; state: string } };
 
-export function fetchFlow(dagId: string, window: Window, signal: AbortSignal): Promise<FlowView> {
-  return fetchJson(`databus/api/v1/dags/${encodeURIComponent(dagId)}/flow?window=${window}`, signal);
+export function fetchFlow(dagId: string, window: Window, details: boolean, signal: AbortSignal): Promise<FlowView> {
+  return fetchJson(`databus/api/v1/dags/${encodeURIComponent(dagId)}/flow?window=${window}&details=${details}`, signal);
 }
 
 export async function fetchOfAirflow(dagId: string, signal: AbortSignal): Promise<OfAirflow> {

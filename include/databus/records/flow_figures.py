@@ -120,7 +120,9 @@ class FlowFigures:
 COUNTS = ("read", "filtered", "quarantined", "dispatched", "superseded")
 
 
-def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, last: int) -> FlowFigures:
+def flow_figures(
+    store: RecordStore, flow: str, window: Window, now: datetime, last: int, *, tables: bool = True
+) -> FlowFigures:
     """Return a flow's figures; three statements.
 
     Args:
@@ -129,6 +131,7 @@ def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, l
         window: of the chart.
         now: aware UTC.
         last: newest batches that are listed.
+        tables: whether schemas are read, which may be long.
 
     Raises:
         RecordingError: the database refuses or cannot be reached.
@@ -137,7 +140,7 @@ def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, l
     with store.transaction() as connection:
         batches = [_line(row) for row in connection.execute(_newest(flow, last))]
         summed = connection.execute(_sums(store, flow, (start, window.width), now)).all()
-        told = connection.execute(_told(store, flow, start)).all()
+        told = connection.execute(_told(store, flow, start, tables=tables)).all()
     buckets, lately, held = {}, dict.fromkeys(COUNTS, 0), {}
     sinks: dict[str, SinkCount] = {}
     checks: dict[str, CheckCount] = {}
@@ -157,12 +160,12 @@ def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, l
             at = datetime.fromtimestamp(float(b), UTC)
             marks.append(Mark("refused", at, f"{name} refused {counted(int(a), 'row')}"))
     definitions: list[tuple[int, datetime, Mapping[str, Any]]] = []
-    tables: list[Mapping[str, Any]] = []
+    schemas: list[Mapping[str, Any]] = []
     for kind, number, at, text, data in told:
         if kind == "definition":
             definitions.append((int(number), at, data))
         elif kind == "table":
-            tables.append(data)
+            schemas.append(data)
         elif kind == "gap":
             marks.append(Mark("gap", at, f"batch {number} passed over a gap: {text}"))
         else:
@@ -171,7 +174,7 @@ def flow_figures(store: RecordStore, flow: str, window: Window, now: datetime, l
     marks += [Mark("definition", since, f"its definition changed with batch {batch}")
               for batch, since, _ in definitions if since >= start and batch > 1]  # fmt: skip
     marks.sort(key=lambda mark: mark.at)
-    return FlowFigures(batches, start, buckets, lately, sinks, checks, held, marks, definitions, tables)
+    return FlowFigures(batches, start, buckets, lately, sinks, checks, held, marks, definitions, schemas)
 
 
 def _line(row: Any) -> BatchLine:
@@ -246,7 +249,7 @@ def _part(kind: str, name: Any, bucket: Any, *figures: Any) -> sa.Select[Any]:
     )
 
 
-def _told(store: RecordStore, flow: str, start: datetime) -> Any:
+def _told(store: RecordStore, flow: str, start: datetime, *, tables: bool) -> Any:
     """Return (kind, number, at, text, JSON) of gaps, amendments, definitions, and tables of the newest run."""
     b, p, d, u = t.batches.c, t.ledger.c, t.definitions.c, t.run_columns.c
     json = t.definitions.c.definition.type
@@ -278,7 +281,7 @@ def _told(store: RecordStore, flow: str, start: datetime) -> Any:
         part("table", u.id, None, None, u.columns).where(u.run == run_of).limit(_MOST_MARKS),
     )  # fmt: skip
     # SQLite takes LIMIT in a part of a union in a subquery only.
-    return sa.union_all(*(sa.select(one.subquery()) for one in parts))
+    return sa.union_all(*(sa.select(one.subquery()) for one in parts[: None if tables else -1]))
 
 
 def _epoch(store: RecordStore) -> Callable[[Any], Any]:

@@ -48,10 +48,10 @@ def add_flow_page(app: FastAPI, guard: Guard) -> None:
 
     from databus.ops.flows.flow_view import flow_view
 
-    def flow(dag_id: str, window: Shown = "1h") -> dict[str, Any]:
-        """Graph, chart, batches and settings of the flow that a DAG runs; 404 when nothing is recorded of one."""
+    def flow(dag_id: str, window: Shown = "1h", details: bool = False) -> dict[str, Any]:
+        """Graph, chart and batches of the flow that a DAG runs, with details its settings and schemas; 404 when nothing is recorded of one."""
         with answered():
-            found = flow_view(dag_id, window)
+            found = flow_view(dag_id, window, details=details)
         if found is None:
             text = f"nothing is recorded of a flow that DAG {dag_id} runs"
             raise HTTPException(404, {"code": "flow_not_recorded", "message": text})

@@ -21,10 +21,15 @@ from databus.registry import flow_from_json
 MOST_BATCHES = 30
 """Newest batches listed."""
 
+_MOST_NAMED = 20
+"""Tables or topics of a source that the graph names; the settings have all."""
+
 STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
 
 
-def flow_view(dag_id: str, window: str, settings: Settings | None = None) -> dict[str, Any] | None:
+def flow_view(
+    dag_id: str, window: str, settings: Settings | None = None, *, details: bool = False
+) -> dict[str, Any] | None:
     """Return plain JSON of the flow that a DAG runs; None where nothing is recorded of one.
 
     Args:
@@ -32,6 +37,7 @@ def flow_view(dag_id: str, window: str, settings: Settings | None = None) -> dic
             flow of its name, unless the newest of them was run by another DAG.
         window: of the chart: "1h", "24h" or "7d".
         settings: the installation's; from the environment by default.
+        details: whether the flow's settings and schemas are told too, which may be long.
 
     Raises:
         KeyError: no such window.
@@ -40,7 +46,7 @@ def flow_view(dag_id: str, window: str, settings: Settings | None = None) -> dic
     now, shown = datetime.now(UTC), WINDOWS[window]
     with RecordStore((settings or Settings.from_environment()).records_url) as store:
         known = max(newest_definitions(store, dag_id), key=lambda found: found.since, default=None)
-        figures = flow_figures(store, known.flow if known else dag_id, shown, now, MOST_BATCHES)
+        figures = flow_figures(store, known.flow if known else dag_id, shown, now, MOST_BATCHES, tables=details)
     if not figures.batches:
         return None
     last = figures.batches[0].row
@@ -69,8 +75,8 @@ def flow_view(dag_id: str, window: str, settings: Settings | None = None) -> dic
         "chart": _chart(figures, shown),
         "marks": [{"kind": m.kind, "at": m.at.isoformat(), "text": m.text} for m in figures.marks],
         "batches": [_batch(batch) for batch in figures.batches],
-        "definition": known
-        and {"since": known.since.isoformat(), "batch": known.batch, "settings": dict(known.definition)},
+        "definition": known and {"since": known.since.isoformat(), "batch": known.batch},
+        "settings": dict(known.definition) if known and details else None,
         "tables": sorted(map(_table, figures.tables), key=lambda found: (found["table"], found["sink"])),
     }
 
@@ -129,7 +135,7 @@ def _graph(known: Definition | None, figures: FlowFigures) -> dict[str, Any]:
         "source": {
             "kind": flow.source.kind if flow else "",
             "conn_id": next((conn for conn, _ in flow.source.conn_ids()), "") if flow else "",
-            "datasets": list(flow.source.datasets()) if flow else [],
+            "datasets": _few(flow.source.datasets()) if flow else [],
         },
         "transforms": [{"kind": step.kind, "label": step.label()} for step in flow.transforms] if flow else [],
         "checks": [
@@ -157,6 +163,11 @@ def _graph(known: Definition | None, figures: FlowFigures) -> dict[str, Any]:
             for name in names
         ],
     }
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    more = len(names) - _MOST_NAMED
+    return [*names[:_MOST_NAMED], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def readable(known: Definition | None) -> Flow | None:

@@ -49,7 +49,7 @@ def add_flow_page(app: FastAPI, guard: Guard) -> None:
     from databus.ops.flows.flow_view import flow_view
 
     def flow(dag_id: str, window: Shown = "1h", details: bool = False) -> dict[str, Any]:
-        """Graph, chart and batches of the flow that a DAG runs, with details also settings; 404 where none is recorded."""
+        """Graph, chart and batches of the flow that a DAG runs, with details settings; 404 where none is recorded."""
         with answered():
             found = flow_view(dag_id, window, details=details)
         if found is None:

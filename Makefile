@@ -163,9 +163,13 @@ bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000
 
 bench: bench-e2e ## The same as bench-e2e
 
-.PHONY: reference
+.PHONY: reference screenshots
 reference: setup ## Write the pages of docs/reference from the code (a unit test compares them)
 	$(BIN)/python -m tests.reference
+
+screenshots: setup java ui ## Pictures of the pages in light and dark into docs/screenshots, from a real Airflow with a flow that runs (needs Chromium)
+	mkdir -p docs/screenshots
+	DATABUS_TEST_PICTURES=$(CURDIR)/docs/screenshots $(BIN)/python -m pytest -q -n 0 -m "" tests/e2e/test_screenshots.py
 
 ##@ Run it in containers
 .PHONY: docker-up docker-down docker-secrets

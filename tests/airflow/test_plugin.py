@@ -53,8 +53,10 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
             [name, place, "/databus/static/main.js"]
             for name, place in (
                 ("Databus", "dag_run"),
+                ("Databus", "dag"),
                 ("Checkpoint", "dag"),
                 ("Quarantine", "dag"),
+                ("Databus trace", "nav"),
                 ("Databus", "nav"),
             )
         ],

@@ -20,6 +20,7 @@ from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
 from databus.records.batch_record import counts_row
 from databus.records.checked_batches import CheckedBatches
+from databus.records.definitions import NotedDefinitions
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
 from databus.records.quarantine import HeldState
@@ -46,6 +47,7 @@ class SqlRecorder:
         self._clock = clock
         self._pages = LedgerPages(store, clock)
         self._checked = CheckedBatches(store)
+        self._definitions = NotedDefinitions()
 
     @classmethod
     def open(cls, url: str, clock: Clock | None = None) -> SqlRecorder:
@@ -70,6 +72,8 @@ class SqlRecorder:
             for report in reports:
                 told.put(report)
             told.flush()
+            noted = dict(filter(None, (self._definitions.put(connection, report) for report in reports)))
+        self._definitions.done(noted)
 
     def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.

@@ -32,6 +32,9 @@ runs = sa.Table(
     sa.UniqueConstraint("flow", "run_id"),
 )
 
+LOST = sa.text("lost IS NOT NULL")
+"""Batches that passed over a gap: few, and found by an index of their own. Not a parameter, for that."""
+
 batches = sa.Table(
     "databus_batches",
     metadata,
@@ -59,6 +62,9 @@ batches = sa.Table(
     sa.Column("snapshot_progress", JsonOrNull),  # behind the batch, as SnapshotProgress.to_json; NULL without chunks
     sa.Column("lost", sa.Text),  # why a part of its range, which it passed over, is gone; NULL where nothing is
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
+    # Named by hand. The first holds all that a chart needs of a batch, the second finds the few that passed over a gap.
+    sa.Index("ix_databus_batches_chart", "flow", "committed_at", "rows", "watermark"),
+    sa.Index("ix_databus_batches_lost", "flow", "committed_at", sqlite_where=LOST, postgresql_where=LOST),
 )
 
 
@@ -126,6 +132,7 @@ quarantine = sa.Table(
     sa.Column("first_held_at", UtcDateTime, nullable=False),
     sa.Column("last_held_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),
+    sa.Index("ix_databus_quarantine_first", "flow", "first_held_at", "stage"),
 )
 
 quality_results = sa.Table(
@@ -262,4 +269,18 @@ actions = sa.Table(
     sa.Column("status", sa.Integer),  # NULL while it is done, or was cut off
     sa.Column("answer", JsonOrNull),
     sa.UniqueConstraint("flow", "key"),
+)
+
+definitions = sa.Table(
+    "databus_definitions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("dag", sa.String(250), nullable=False),  # that ran it; "" where no run of Airflow did
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),  # number of the first batch that it moved
+    sa.Column("since", UtcDateTime, nullable=False),  # when that was committed
+    sa.Column("definition", Json, nullable=False),  # `Flow.shown`
+    # Named by hand. The newest of a flow is looked up at each run's first report.
+    sa.Index("ix_databus_definitions_newest", "flow", "id"),
 )

@@ -111,6 +111,7 @@ def move_batch(
         columns=session.column_lineage.of(session.flow, batch.source),
         lost=batch.source.passes_over,
         through_spark=moved.through_spark,
+        definition=session.definition,
     )
     with times.stage("record"):
         record(session.recorder, report)

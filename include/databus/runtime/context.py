@@ -138,6 +138,11 @@ class FlowSession:
         """Hash of the flow and the code that runs it."""
         return self.flow.spec_hash(self.identity.plan_code)
 
+    @cached_property
+    def definition(self) -> Mapping[str, Any]:
+        """The flow, as the records keep it."""
+        return self.flow.shown()
+
     def takes_up(self, plan: Plan) -> bool:
         """Return whether a plan in flight may be finished by the flow and the code as they are."""
         return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.plan_code)

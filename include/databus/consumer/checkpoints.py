@@ -172,11 +172,9 @@ class DatabaseCheckpoint:
         Raises:
             StoredPlaceError: there is no table, or it cannot be read.
         """
+        query = f"SELECT topic, part, next_offset FROM {self._table} WHERE consumer = {self._marks(cursor, 1)[0]}"  # noqa: S608 - the name is checked
         try:
-            cursor.execute(
-                f"SELECT topic, part, next_offset FROM {self._table} WHERE consumer = {self._marks(cursor, 1)[0]}",  # noqa: S608 - the name is checked
-                (self.name,),
-            )
+            cursor.execute(query, (self.name,))
             return {(topic, int(part)): int(offset) for topic, part, offset in cursor.fetchall()}
         except Exception as error:
             raise StoredPlaceError(

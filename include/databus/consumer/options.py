@@ -17,6 +17,9 @@ from databus.kafka.client_settings import allowed
 if TYPE_CHECKING:
     from databus.consumer.places import Start
 
+_OF_MEMBERS = frozenset({"group.instance.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"})
+"""Settings of a group's members, which a flow has none of."""
+
 
 @dataclass(eq=False)
 class ConsumerOptions:
@@ -41,7 +44,8 @@ class ConsumerOptions:
         until_end: whether to end where all that can be read was read; default False.
         commit_every_s: seconds between two checkpoints at most where `ack_by` is "loop"; 0 for one at each batch that
             is taken from the topic. After a kill what came since is repeated. Default 1.
-        client: librdkafka settings of the consumer that tune it, e.g. {"max.poll.interval.ms": 600_000}.
+        client: librdkafka settings of the consumer that tune it, and of a group's member, e.g.
+            {"max.poll.interval.ms": 600_000} where a change may take longer than five minutes.
     """
 
     cluster: str
@@ -87,6 +91,6 @@ class ConsumerOptions:
         if isinstance(self.start, str) and self.start not in ("committed", "earliest", "latest"):
             raise ConfigError(f'start is "committed", "earliest", "latest", a time or offsets, not {self.start!r}')
         try:
-            allowed(self.client, "consumer")
+            allowed({name: value for name, value in self.client.items() if name not in _OF_MEMBERS}, "consumer")
         except ValueError as error:
             raise ConfigError(f"client: {error}") from None

@@ -87,7 +87,7 @@ def test_tombstones_are_no_changes() -> None:
 def test_flags_and_values_of_all_types() -> None:
     (odd,) = changes("odd", "iso")
     assert (odd.flags, odd.after["born"]) == (["after.born:invalid_date"], "0000-00-00")
-    images = {form: changes("types", form)[0].after for form in ("iso", "schema", "canal")}
+    images = {form: changes("every_type", form)[0].after for form in ("iso", "schema", "canal")}
     assert all(isinstance(image, dict) for image in images.values())
     floats = [value for image in images.values() for value in image.values() if isinstance(value, float)]
     assert floats == []

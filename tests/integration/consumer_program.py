@@ -59,10 +59,10 @@ def into_file(changes: Changes, path: str) -> None:
 
 def into_database(changes: Changes, connect: Callable[[], Any], every: int) -> None:
     """Apply changes, `every` of them in a transaction, or whole transactions of the source."""
-    mark = "?" if connect.__module__ and "sqlite3" in str(type(connect())) else "%s"
-    insert = f"INSERT INTO effects (event_id, place, txn) VALUES ({mark}, {mark}, {mark})"
     checkpoint: Any = changes.checkpoint
     with closing(connect()) as connection:
+        mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
+        insert = f"INSERT INTO effects (event_id, place, txn) VALUES ({mark}, {mark}, {mark})"
         units = changes.transactions(patience_s=3600) if changes.transaction_topic else ([each] for each in changes)
         number = 0
         for unit in units:

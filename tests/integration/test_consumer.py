@@ -213,7 +213,7 @@ def test_members_with_a_database_are_exactly_once_through_rebalances(
     servers: str, topic: str, writer: Writer, database: Path
 ) -> None:
     options = {
-        "servers": servers, "topics": topic, "kind": "database", "group": topic, "every": 5,
+        "servers": servers, "topics": topic, "kind": "database", "group": topic,
         "database": {"sqlite": str(database)},
     }  # fmt: skip
     stop, chance = threading.Event(), random.Random(5)
@@ -295,7 +295,7 @@ def test_places_to_begin_at(
     assert sorted(ids(reading(start=when))) == sorted(later)
     assert sorted(ids(reading(checkpoint=FileCheckpoint(tmp_path / "latest")))) == sorted(later)
     assert sorted(ids(reading())) == sorted(ids(reading(start="earliest"))) == sorted(writer.written)
-    everything = [change for change in reading()]
+    everything = list(reading())
     (place,) = {(c.topic, c.partition, c.offset) for c in everything if c.event_id == writer.written[-1]}
     from_there = ids(reading(start={place[:2]: place[2]}))
     assert sum(c.partition != place[1] for c in everything) + 1 == len(from_there)
@@ -371,15 +371,15 @@ def test_what_cannot_be_read_stops_or_is_skipped_and_told(
 
 
 def test_wrong_names_and_groups_in_use_are_named(
-    servers: str, reading: Callable[..., Changes], topic: str, writer: Writer
+    reading: Callable[..., Changes], topic: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write(5)
     for group in ("", topic):
         with pytest.raises(SourceSettingError, match=r"there is no topic no\.such"):
             list(reading(topics="no.such", group=group))
+    monkeypatch.setattr("databus.consumer.cluster._TIMEOUT_S", 2.0)
+    unreachable = Changes("127.0.0.1:1", topic)
     with pytest.raises(SourceUnavailableError, match="cannot list topics"):
-        unreachable = Changes("127.0.0.1:1", topic)
-        unreachable._settings_timeout_s = 2
         list(unreachable)
     member = reading(group=topic, until_end=False)
     next(iter(member))

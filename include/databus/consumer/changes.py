@@ -75,6 +75,7 @@ class Changes(ConsumerOptions):
         self._in_hand: _Entry | None = None
         self._transaction: tuple[Transaction, dict[Progress, int]] | None = None
         self._stopped = threading.Event()
+        self._whole_ones: bool | None = None
         self.skipped = 0
         """Records in no known form that were passed over (`unreadable="skip"`)."""
         if isinstance(self.checkpoint, DatabaseCheckpoint):
@@ -93,7 +94,7 @@ class Changes(ConsumerOptions):
             ConsumerError: a record cannot be read, or the checkpoint's place is gone.
             SourceError: the brokers do not answer, or refuse.
         """
-        self._begin(member=None)
+        self._begin(whole=False)
         while not self._stopped.is_set():
             for entry in self._deliverable():
                 yield entry.item  # type: ignore[misc]  # `_deliverable` has changes alone
@@ -105,7 +106,7 @@ class Changes(ConsumerOptions):
 
     async def __aiter__(self) -> AsyncIterator[Change]:
         """Yield changes as `for` does; a thread waits for records meanwhile."""
-        await asyncio.to_thread(self._begin, member=None)
+        await asyncio.to_thread(self._begin, whole=False)
         while not self._stopped.is_set():
             for entry in self._deliverable():
                 yield entry.item  # type: ignore[misc]  # `_deliverable` has changes alone
@@ -141,12 +142,12 @@ class Changes(ConsumerOptions):
         from databus.consumer.regrouping import Regrouper
         from databus.consumer.spill import SpillRoom
 
-        if not self.transaction_topic or self.share is not None:
+        if not self.transaction_topic or self.share is not None or self.seen is not None:
             raise ConfigError(
-                "transactions() needs transaction_topic, and all partitions (no share)",
+                "transactions() needs transaction_topic, and all partitions (no share); it takes no seen",
                 hint='Let the sink write BEGIN and END: Kafka(…, transaction_topic="cdc.transactions").',
             )
-        self._begin(member=False)
+        self._begin(whole=True)
         if self._regrouper is None:
             room = SpillRoom(memory_changes, disk_bytes, None if folder is None else Path(folder), self._read_again)
             self._regrouper = Regrouper(patience_s, room)
@@ -206,29 +207,35 @@ class Changes(ConsumerOptions):
         """Store what is acknowledged, and leave; the next loop begins at the checkpoint. Safe to call twice."""
         feed, self._feed = self._feed, None
         self._forget()
+        self._regrouper = self._whole_ones = None
         if feed is not None:
             try:
                 feed.store()
             finally:
                 feed.close()
 
-    def _begin(self, *, member: bool | None) -> None:
-        """Open what is not open; what was in hand as the last loop was left comes again."""
+    def _begin(self, *, whole: bool) -> None:
+        """Open what is not open; what was in hand as the last loop was left comes again.
+
+        Args:
+            whole: whether transactions are read.
+        """
+        if self._whole_ones not in (None, whole):
+            raise ConfigError("one consumer reads changes or transactions, not both", hint="Make another, or close it.")
+        self._whole_ones = whole
         self._stopped.clear()
         if self._feed is None:
-            self._feed = self._opened(member)
+            self._feed = self._opened(member=bool(self.group) and self.share is None and not whole)
         elif isinstance(self.checkpoint, DatabaseCheckpoint):
             self.rewind()  # the database knows what was handled: the last loop may have been left by a rollback
         if self._in_hand is not None:
             self._pending.appendleft(self._in_hand)
             self._in_hand = None
 
-    def _opened(self, member: bool | None) -> Feed:
+    def _opened(self, *, member: bool) -> Feed:
         from databus.consumer.cluster import client_settings
         from databus.consumer.feed import Feed, Reading
 
-        if member is None:
-            member = bool(self.group) and self.share is None
         topics = (*self._names, self.transaction_topic) if self.transaction_topic else self._names
         reading = Reading(topics, self.group, member, self.start, self.share or (0, 1), self.client)
         return Feed(client_settings(self.cluster), reading, self.checkpoint)
@@ -321,7 +328,8 @@ class Changes(ConsumerOptions):
 
     def _given(self, transaction: Transaction, behind_it: dict[Progress, int]) -> Iterator[Transaction]:
         for progress, offset in behind_it.items():
-            progress.delivered = offset
+            if offset != progress.delivered:
+                progress.deliver(offset - 1)
         self._transaction = (transaction, behind_it)
         yield transaction
         if self.ack_by == "loop" and self._transaction is not None:

@@ -201,18 +201,13 @@ class DatabaseCheckpoint:
         """
         if self._delivered is None:
             raise ConfigError(f"checkpoint {self.name} belongs to no consumer: Changes(…, checkpoint=checkpoint)")
-        insert, update = self._statements(cursor)
+        update = self._update(cursor)
         for place, offset in {**self._unsaved, **self._delivered()}.items():
             stored = self._stored.get(place)
             if stored == offset:
                 continue
             if stored is None:
-                try:
-                    cursor.execute(insert, (self.name, *place, offset))
-                except Exception as error:
-                    if "ntegrity" not in type(error).__name__ and "nique" not in type(error).__name__:
-                        raise
-                    raise self._moved(place, "none") from error
+                self._insert(cursor, place, offset)
             else:
                 cursor.execute(update, (offset, self.name, *place, stored))
                 if cursor.rowcount != 1:
@@ -227,6 +222,20 @@ class DatabaseCheckpoint:
             delivered: returns place → next offset behind what was delivered.
         """
         self._delivered = delivered
+
+    def pin(self, places: Places) -> None:
+        """Store places at which reading begins, in a transaction of their own: who takes over begins there too.
+
+        Raises:
+            StoredPlaceMovedError: another consumer has stored one meanwhile.
+        """
+        if not places:
+            return
+        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
+            for place, offset in places.items():
+                self._insert(cursor, place, offset)
+            connection.commit()
+        self._stored.update(places)
 
     def take_up(self, place: Place) -> None:
         """Go on from what `load_anew` returned for a partition that the consumer has now."""
@@ -258,16 +267,22 @@ class DatabaseCheckpoint:
             "consumer goes on"
         )
 
-    def _statements(self, cursor: Any) -> tuple[str, str]:
+    def _insert(self, cursor: Any, place: Place, offset: int) -> None:
+        marks = ", ".join(self._marks(cursor, 4))
+        insert = f"INSERT INTO {self._table} (consumer, topic, part, next_offset) VALUES ({marks})"  # noqa: S608 - the name is checked
+        try:
+            cursor.execute(insert, (self.name, *place, offset))
+        except Exception as error:
+            if "ntegrity" not in type(error).__name__ and "nique" not in type(error).__name__:
+                raise
+            raise self._moved(place, "none") from error
+
+    def _update(self, cursor: Any) -> str:
         one, two, three, four, five = self._marks(cursor, 5)
-        insert = (
-            f"INSERT INTO {self._table} (consumer, topic, part, next_offset) VALUES ({one}, {two}, {three}, {four})"  # noqa: S608 - the name is checked
-        )
-        update = (
+        return (
             f"UPDATE {self._table} SET next_offset = {one} "  # noqa: S608 - the name is checked
             f"WHERE consumer = {two} AND topic = {three} AND part = {four} AND next_offset = {five}"
         )
-        return insert, update
 
     def _marks(self, cursor: Any, count: int) -> list[str]:
         style = self._style or getattr(sys.modules.get(type(cursor).__module__.partition(".")[0]), "paramstyle", "")

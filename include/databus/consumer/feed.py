@@ -244,7 +244,10 @@ class Feed:
         if isinstance(self._checkpoint, DatabaseCheckpoint):
             for place in places:
                 self._checkpoint.take_up(place)
-        elif chosen := [self._owned[place] for place in without if found[place] >= 0]:
+        chosen = [self._owned[place] for place in without if found[place] >= 0]
+        if isinstance(self._checkpoint, DatabaseCheckpoint):
+            self._checkpoint.pin({progress.place: progress.delivered for progress in chosen})
+        else:
             for progress in chosen:
                 progress.stored = UNKNOWN  # else a kill before the first acknowledgement would choose again
             self._store(chosen)
@@ -302,9 +305,16 @@ class Feed:
         first = self._client.poll(seconds)
         self.polled = time.monotonic()
         self.clock += self.polled - began
-        # `consume` with a time waits until it has all that it was asked for.
-        messages = [] if first is None else [first, *self._client.consume(_TAKEN - 1, 0)]
-        found = []
+        found: list[tuple[Message, Progress]] = []
+        if first is not None:
+            # Each call may take partitions away and give them back: what it returned belongs to what was there then.
+            self._sort_out([first], found)
+            # With a time to wait it would wait until it has all that it was asked for.
+            self._sort_out(self._client.consume(_TAKEN - 1, 0), found)
+        self._raise_failure()
+        return [(message, progress) for message, progress in found if progress.owned]
+
+    def _sort_out(self, messages: Sequence[Any], found: list[tuple[Message, Progress]]) -> None:
         for message in messages:
             place = (message.topic(), message.partition())
             if (error := message.error()) is not None:
@@ -312,8 +322,6 @@ class Feed:
             elif (progress := self._owned.get(place)) is not None:
                 progress.at_end = False
                 found.append((message, progress))
-        self._raise_failure()
-        return [(message, progress) for message, progress in found if progress.owned]
 
     def _raise_failure(self) -> None:
         if self._failed is None and self._reported.access is not None:

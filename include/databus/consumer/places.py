@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from databus.consumer.change import Place
 
@@ -26,6 +26,9 @@ def start_places(client: Any, places: Sequence[Place], start: Start, timeout_s: 
     if isinstance(start, datetime):
         asked = [TopicPartition(*place, int(start.timestamp() * 1000)) for place in places]
         found = client.offsets_for_times(asked, timeout=timeout_s) if asked else []
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
         return {
             (p.topic, p.partition): p.offset if p.offset >= 0 else _end(client, (p.topic, p.partition), timeout_s)
             for p in found

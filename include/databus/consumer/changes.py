@@ -35,18 +35,18 @@ _ALIVE_S = 20.0
 """Seconds of handling changes after which the group is told that this consumer is alive."""
 
 
-class _Entry(NamedTuple):
-    """Record that waits to be delivered.
+class _Delivered(NamedTuple):
+    """Change that the caller has in hand.
 
     Attributes:
+        message: its record.
         progress: of its partition.
-        behind: offset behind it.
-        item: what it says; None where it is left out, an error where it cannot be read.
+        change: the change.
     """
 
+    message: Message
     progress: Progress
-    behind: int
-    item: Change | Boundary | MessageFormatError | None
+    change: Change
 
 
 @dataclass(eq=False)
@@ -71,8 +71,8 @@ class Changes(ConsumerOptions):
         self._filters = Filters(self.tables, self.where, self.columns)
         self._feed: Feed | None = None
         self._regrouper: Regrouper | None = None
-        self._pending: deque[_Entry] = deque()
-        self._in_hand: _Entry | None = None
+        self._pending: deque[tuple[Message, Progress]] = deque()
+        self._in_hand: _Delivered | None = None
         self._transaction: tuple[Transaction, dict[Progress, int]] | None = None
         self._stopped = threading.Event()
         self._whole_ones: bool | None = None
@@ -96,9 +96,9 @@ class Changes(ConsumerOptions):
         """
         self._begin(whole=False)
         while not self._stopped.is_set():
-            for entry in self._deliverable():
-                yield entry.item  # type: ignore[misc]  # `_deliverable` has changes alone
-                self._handled(entry)
+            for delivered in self._deliverable():
+                yield delivered.change
+                self._handled(delivered)
             if self._ended():
                 break
             self._fill()
@@ -108,9 +108,9 @@ class Changes(ConsumerOptions):
         """Yield changes as `for` does; a thread waits for records meanwhile."""
         await asyncio.to_thread(self._begin, whole=False)
         while not self._stopped.is_set():
-            for entry in self._deliverable():
-                yield entry.item  # type: ignore[misc]  # `_deliverable` has changes alone
-                self._handled(entry)
+            for delivered in self._deliverable():
+                yield delivered.change
+                self._handled(delivered)
             if self._ended():
                 break
             await asyncio.to_thread(self._fill)
@@ -183,7 +183,7 @@ class Changes(ConsumerOptions):
         else:
             if self._regrouper is not None:
                 raise ConfigError("of a transaction all changes are acknowledged: ack() without one of them")
-            if self._in_hand is not None and self._in_hand.item is change:
+            if self._in_hand is not None and self._in_hand.change is change:
                 self._in_hand = None
             change._owner.acknowledge(change)  # noqa: SLF001 - the consumer's own field
             if self.seen is not None:
@@ -200,7 +200,7 @@ class Changes(ConsumerOptions):
             self._feed.rewind()
 
     def stop(self) -> None:
-        """End the loop after the change in hand; may be called by another thread or a signal's handler."""
+        """End the loop, or the next one, after the change in hand; for other threads and handlers of signals."""
         self._stopped.set()
 
     def close(self) -> None:
@@ -223,13 +223,12 @@ class Changes(ConsumerOptions):
         if self._whole_ones not in (None, whole):
             raise ConfigError("one consumer reads changes or transactions, not both", hint="Make another, or close it.")
         self._whole_ones = whole
-        self._stopped.clear()
         if self._feed is None:
             self._feed = self._opened(member=bool(self.group) and self.share is None and not whole)
         elif isinstance(self.checkpoint, DatabaseCheckpoint):
             self.rewind()  # the database knows what was handled: the last loop may have been left by a rollback
         if self._in_hand is not None:
-            self._pending.appendleft(self._in_hand)
+            self._pending.appendleft(self._in_hand[:2])
             self._in_hand = None
 
     def _opened(self, *, member: bool) -> Feed:
@@ -240,30 +239,44 @@ class Changes(ConsumerOptions):
         reading = Reading(topics, self.group, member, self.start, self.share or (0, 1), self.client)
         return Feed(client_settings(self.cluster), reading, self.checkpoint)
 
-    def _deliverable(self) -> Iterator[_Entry]:
-        """Yield the changes that were taken; notes that they are delivered, and passes over what is left out."""
+    def _deliverable(self) -> Iterator[_Delivered]:
+        """Yield the changes that were taken; notes that they are delivered, and passes over what is left out.
+
+        A record is let go of once it was read and judged: where that fails, it comes again.
+        """
         while self._pending and not self._stopped.is_set():
-            entry = self._pending.popleft()
-            progress, behind, item = entry
+            message, progress = self._pending[0]
+            change = self._read(message) if progress.owned else None
+            wanted = isinstance(change, Change) and self._filters.wanted(change)
+            self._pending.popleft()
             if not progress.owned:
                 continue
-            if isinstance(item, MessageFormatError):
-                self._pending.appendleft(entry)
-                raise item
-            if not isinstance(item, Change) or (self.seen is not None and item in self.seen):
-                progress.pass_over(behind)
+            if not isinstance(change, Change) or not wanted or (self.seen is not None and change in self.seen):
+                progress.pass_over(message.offset() + 1)
                 continue
-            progress.deliver(behind - 1)
+            progress.deliver(message.offset())
+            change._owner = progress  # noqa: SLF001 - the consumer's own field
+            delivered = _Delivered(message, progress, change)
             if self.ack_by == "loop":
-                self._in_hand = entry
-            yield entry
+                self._in_hand = delivered
+            yield delivered
 
-    def _handled(self, entry: _Entry) -> None:
-        if self._in_hand is entry:
+    def _read(self, message: Message) -> Change | Boundary | None:
+        try:
+            return read(message)
+        except MessageFormatError as error:
+            if self.unreadable == "stop":
+                raise
+            self.skipped += 1
+            log.warning("skipped: %s", error)
+            return None
+
+    def _handled(self, delivered: _Delivered) -> None:
+        if self._in_hand is delivered:
             self._in_hand = None
-            entry.progress.acknowledge_all()
-            if self.seen is not None and isinstance(entry.item, Change):
-                self.seen.add(entry.item)
+            delivered.progress.acknowledge_all()
+            if self.seen is not None:
+                self.seen.add(delivered.change)
         self._keep_alive()
 
     def _keep_alive(self) -> None:
@@ -277,24 +290,7 @@ class Changes(ConsumerOptions):
             return  # closed in the loop
         if self.ack_by == "loop":
             feed.store_if_due(self.commit_every_s)
-        self._pending += (self._entry(message, progress) for message, progress in feed.poll(_WAIT_S))
-
-    def _entry(self, message: Message, progress: Progress) -> _Entry:
-        behind = message.offset() + 1
-        progress.read = behind
-        try:
-            item = read(message)
-        except MessageFormatError as error:
-            if self.unreadable == "stop":
-                return _Entry(progress, behind, error)
-            self.skipped += 1
-            log.warning("skipped: %s", error)
-            return _Entry(progress, behind, None)
-        if isinstance(item, Change):
-            item._owner = progress  # noqa: SLF001 - the consumer's own field
-            if self._regrouper is None and not self._filters.wanted(item):
-                item = None
-        return _Entry(progress, behind, item)
+        self._pending += feed.poll(_WAIT_S)
 
     def _read_again(self, message: Message) -> Change:
         change = read(message)
@@ -308,15 +304,7 @@ class Changes(ConsumerOptions):
             return
         if self._transaction is not None:
             yield from self._given(*self._transaction)
-        while self._pending:
-            progress, behind, item = self._pending[0]
-            if isinstance(item, MessageFormatError):
-                raise item
-            self._pending.popleft()
-            progress.read = behind
-            if item is not None:
-                wanted = isinstance(item, Change) and self._filters.wanted(item)
-                regrouper.take(item, progress.place, behind - 1, feed.clock, wanted=wanted)
+        failed = self._regroup(regrouper, feed)
         for transaction in regrouper.ready(feed.clock, feed.settled):
             behind_it = {p: regrouper.committable(p.place, p.read) for p in feed.owned.values()}
             yield from self._given(transaction, behind_it)
@@ -325,6 +313,23 @@ class Changes(ConsumerOptions):
         for progress in feed.owned.values():
             if progress.read != UNKNOWN:
                 progress.pass_over(regrouper.committable(progress.place, progress.read))
+        if failed is not None:
+            raise failed
+
+    def _regroup(self, regrouper: Regrouper, feed: Feed) -> Exception | None:
+        """Take what was read; return what failed at the record that is next then: those before it come out first."""
+        while self._pending:
+            message, progress = self._pending[0]
+            try:
+                item = self._read(message)
+                wanted = isinstance(item, Change) and self._filters.wanted(item)
+            except Exception as error:  # noqa: BLE001 - raised by the caller, which a function of the user's may fail
+                return error
+            self._pending.popleft()
+            progress.read = message.offset() + 1
+            if item is not None:
+                regrouper.take(item, progress.place, message.offset(), feed.clock, wanted=wanted)
+        return None
 
     def _given(self, transaction: Transaction, behind_it: dict[Progress, int]) -> Iterator[Transaction]:
         for progress, offset in behind_it.items():
@@ -341,6 +346,7 @@ class Changes(ConsumerOptions):
         return self._feed is None or (self.until_end and self._feed.at_end and not self._pending)
 
     def _store(self) -> None:
+        self._stopped.clear()
         if self._feed is not None and self.ack_by == "loop":
             self._feed.store()
 

@@ -15,6 +15,7 @@ from databus.core.errors import ConfigError
 from databus.core.errors.entries import (
     all_entries,
     checkpoint,
+    consumer,
     definition,
     environment,
     nearest,
@@ -36,7 +37,7 @@ def test_entries_are_those_of_the_codes_that_are_raised() -> None:
 
 
 def test_no_code_has_two_entries() -> None:
-    parts = (source, sink, checkpoint, definition, environment)
+    parts = (source, sink, checkpoint, definition, environment, consumer)
     assert sum(len(part.ENTRIES) for part in parts) == len(all_entries())
 
 

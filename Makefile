@@ -61,7 +61,7 @@ test-loaded: setup java kernels ## A sample of the server tests beside two busy 
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
 
 test-lowest: setup java ## The lowest versions that pyproject allows, in an environment of its own: unit tests and a flow (needs a package registry)
-	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit $(ONE_FLOW))
+	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit --ignore=tests/unit/suite $(ONE_FLOW))
 
 kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them, and the tests' byte code (`make test` does)
 $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py include/databus/sinks/*.py)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,7 @@ class _Rows:
     def cut(self, start: int, stop: int) -> _Rows:
         s = slice(start, stop)
         given = ((each.name, getattr(self, each.name)) for each in fields(self) if each.name != "keyed")
-        cut = {name: None if value is None else value[s] for name, value in given}
+        cut: dict[str, Any] = {name: None if value is None else value[s] for name, value in given}
         return _Rows(**cut, keyed=(self.keyed[0][s], self.keyed[1][s]))
 
     def judged(self, program: RowProgram, batch: TableBatch, transactions: Transactions) -> _Rows:

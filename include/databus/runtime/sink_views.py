@@ -81,11 +81,12 @@ class SinkTransform(TransformSpec):
         """Return the transform's."""
         return self.inner.label()
 
-    def _of_mine(self, change: Callable[[Any], Any], changes: Any) -> Any:
+    def _of_mine(self, change: Callable[[Any], Any], changes: Any) -> Changes:
         mine = tuple(table for table in changes.tables if self._takes(table.full_name))
         after = change(replace(changes, tables=mine))
         left = {table.schema_id: table for table in after.tables}
-        return replace(after, tables=tuple(left.get(table.schema_id, table) for table in changes.tables))
+        found: Changes = replace(after, tables=tuple(left.get(t.schema_id, t) for t in changes.tables))
+        return found
 
     def _takes(self, table: str) -> bool:
         routes: tuple[str, ...] = (table,)

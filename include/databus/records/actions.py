@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.checkpoint import ActionOpenError
 from databus.core.errors.config import ConfigError
 from databus.core.stored_form import canonical_json
 from databus.records import tables as t
@@ -76,7 +76,7 @@ class Actions:
 
         Raises:
             ConfigError: the key stands for another request.
-            CheckpointConflictError: the same request is being done just now.
+            ActionOpenError: the same request is being done just now.
         """
         attempt, c = secrets.token_hex(16), t.actions.c
         values = {
@@ -123,11 +123,9 @@ class Actions:
             connection.execute(t.actions.delete().where(mine))
 
     @staticmethod
-    def _open(request: ActionRequest, since: datetime) -> CheckpointConflictError:
-        return CheckpointConflictError(
+    def _open(request: ActionRequest, since: datetime) -> ActionOpenError:
+        return ActionOpenError(
             f"flow {request.flow}: {request.action} under key {request.key!r} is being done since "
             f"{since.isoformat(timespec='seconds')}",
             hint="Repeat the request with the same key: it gets the answer once there is one.",
-            code="action_open",
-            retryable=True,
         )

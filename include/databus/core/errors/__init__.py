@@ -9,6 +9,7 @@ from databus.core.errors.batch import (
     TransformError,
 )
 from databus.core.errors.checkpoint import (
+    ActionOpenError,
     BackfillIncompleteError,
     BackfillOpenError,
     BackfillWaitsError,
@@ -95,6 +96,7 @@ from databus.core.errors.source import (
 )
 
 __all__ = [
+    "ActionOpenError",
     "AlertingError",
     "BackfillFutureError",
     "BackfillIncompleteError",

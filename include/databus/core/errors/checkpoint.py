@@ -39,6 +39,13 @@ class CheckpointMovedError(CheckpointConflictError):
     changes: tuple[dict[str, Any], ...] = ()
 
 
+class ActionOpenError(CheckpointConflictError):
+    """The same request of the API is being done just now."""
+
+    code = "action_open"
+    retryable = True
+
+
 class SnapshotUnfinishedError(CheckpointConflictError):
     """Another snapshot of the flow is unfinished: it is finished or cancelled before the next one begins."""
 

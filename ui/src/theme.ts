@@ -57,13 +57,14 @@ export const THEME = `
 .databus .primary{background:var(--solid);color:#fff;border-color:var(--solid);font-weight:600;padding:0 20px}.databus .understands{font-size:12px;color:var(--fg-muted)}
 .databus .chip{padding:1px 8px;border-radius:4px;background:var(--muted);color:var(--fg);font-size:12px}.databus .chip[data-on]{color:var(--blue);font-weight:600}
 .databus .trace{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:12px;align-items:start}.databus .head{padding-bottom:8px;border-bottom:1px solid var(--border)}
-.databus .steps{list-style:none;padding:8px 0}.databus .steps li{display:grid;grid-template-columns:32px minmax(0,1fr) minmax(60px,22%) auto;gap:4px 12px;padding:8px 0;position:relative}
+.databus .steps{list-style:none;padding:8px 0}.databus .steps li{display:grid;grid-template-columns:32px minmax(0,1fr) minmax(40px,170px) 160px;gap:4px 12px;padding:8px 0;position:relative}
 .databus .steps li.mirror{padding-left:32px}.databus .icon{width:28px;height:28px;border:2px solid var(--blue);border-radius:50%;display:grid;place-items:center;color:var(--blue);background:var(--bg);z-index:1}
 .databus .steps li:not(:last-child)::before{content:"";position:absolute;left:13px;top:34px;bottom:-8px;border-left:2px solid var(--border)}.databus [data-tone=warn] .icon{border-color:var(--amber);color:var(--amber)}
-.databus .steps .place{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.databus .axis{position:relative;height:2px;background:var(--border);margin-top:14px}.databus .axis i{position:absolute;top:-4px;height:10px;background:var(--blue);border-radius:2px}
+.databus .steps li.mirror:not(:last-child)::before{top:-8px}.databus .steps .place{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.databus .axis{position:relative;height:2px;background:var(--border);margin-top:14px}.databus .axis i{position:absolute;top:-4px;height:10px;background:var(--blue);border-radius:2px}
 .databus [data-tone=warn] .axis i{background:var(--amber)}.databus .when{text-align:right;font-variant-numeric:tabular-nums;font-size:12px;display:grid;align-content:start}.databus .when b{font-size:14px}
 .databus .steps .state{font-size:14px;font-weight:600}.databus .notes{padding:8px 0 8px 20px;list-style:disc;font-size:13px}.databus .foot{border-top:1px solid var(--border);padding-top:8px}
-.databus .changed{padding:1px 6px;border-radius:4px}.databus .changed[data-tone=bad]{background:var(--red-bg)}.databus .changed[data-tone=good]{background:var(--green-bg)}.databus .changed[data-tone=good] .state{color:var(--green);font-weight:600}
+.databus .changed{padding:1px 6px;border-radius:4px}.databus .changed .state{margin-right:4px}.databus .diffs{display:grid;gap:8px}.databus .lock{width:10px;height:11px;fill:currentColor;margin-right:4px}
+.databus .counted{display:flex;justify-content:space-between;gap:8px}.databus .counted span{overflow:hidden;text-overflow:ellipsis}.databus .changed[data-tone=bad]{background:var(--red-bg)}.databus .changed[data-tone=good]{background:var(--green-bg)}.databus .changed[data-tone=good] .state{color:var(--green);font-weight:600}
 .databus .diff th[scope=row]{font-family:ui-monospace,monospace;font-weight:400;color:var(--fg)}.databus button:disabled{color:var(--fg-muted)}
 @media(max-width:1100px){.databus .trace{grid-template-columns:minmax(0,1fr)}}
 @media(max-width:1100px){.databus{padding:12px}.databus .wide{display:none}}

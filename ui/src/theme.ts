@@ -38,13 +38,13 @@ export const THEME = `
 .databus .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));border:1px solid var(--border);border-radius:8px;background:var(--bg)}
 .databus .facts div{padding:10px 12px;border-left:1px solid var(--border)}.databus .facts div:first-child{border-left:0}.databus .facts dt{font-size:12px;font-weight:600;color:var(--fg-muted)}
 .databus .facts dd{margin:0}.databus .facts .state{font-size:16px;font-weight:600;font-variant-numeric:tabular-nums;display:block;white-space:nowrap}
-.databus .graph{display:flex;align-items:center;padding:16px;min-width:980px}.databus .graph .node{border:1px solid var(--border);border-radius:8px;padding:8px 10px;width:100%;min-width:0;background:var(--bg)}
+.databus .graph{display:flex;align-items:center;padding:16px;min-width:900px}.databus .graph .node{border:1px solid var(--border);border-radius:8px;padding:8px 10px;width:100%;min-width:0;background:var(--bg)}
 .databus .graph>.node,.databus .graph>.stack{flex:1 1 190px;min-width:0}.databus .graph .sinks{flex:2 1 360px;min-width:0;list-style:none;padding:0;display:grid;gap:8px}
 .databus .sinks li{display:flex;align-items:center}.databus .sinks li+li{position:relative}.databus .node p{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .databus .node .kind{display:flex;justify-content:space-between;gap:8px;font-size:12px;color:var(--fg-muted)}.databus .node .kind .state{font-size:12px;color:var(--green)}
-.databus .node .name{font-weight:600}.databus .node .line{font-size:12px}.databus .node[data-tone=bad]{border-color:var(--red);background:var(--red-bg);box-shadow:inset 4px 0 var(--red)}
+.databus .node .name{font-weight:600;white-space:normal;overflow-wrap:anywhere}.databus .node .line{font-size:12px}.databus .node[data-tone=bad]{border-color:var(--red);background:var(--red-bg);box-shadow:inset 4px 0 var(--red)}
 .databus .node[data-tone=warn]{border-color:var(--amber);background:var(--amber-bg)}.databus .node[data-tone=bad] .state{color:var(--red)}.databus .node[data-tone=warn] .state{color:var(--amber)}
-.databus .drop{width:1px;height:14px;background:var(--border);margin:0 auto}.databus .edge{flex:0 0 92px;text-align:center;font-size:12px;font-weight:600;padding:0 2px;font-variant-numeric:tabular-nums}
+.databus .drop{width:1px;height:14px;background:var(--border);margin:0 auto}.databus .edge{flex:0 0 80px;text-align:center;font-size:12px;font-weight:600;padding:0 2px;font-variant-numeric:tabular-nums}
 .databus .edge i{display:block;background:var(--line);margin:3px 0}.databus .edge.idle i{height:0;background:none;border-top:2px dashed var(--border)}.databus .edge.idle{color:var(--fg-muted);font-weight:400}
 .databus .edge.blocked i{background:var(--red)}.databus .edge .state{color:var(--red)}
 .databus .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:12px}.databus .chart svg{display:block;max-width:100%;font-size:11px}.databus .chart text{fill:var(--fg-muted)}

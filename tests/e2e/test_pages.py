@@ -72,7 +72,7 @@ def test_a_flow_shows_what_is_wrong_then_figures_steps_and_batches(till: Till, p
     facts = dict(fact.split("\n")[:2] for fact in texts(page, '[data-testid="facts"] > div'))
     assert (facts["Held"], facts["Gaps"]) == (str(HELD), "0")
     checks = page.text('[data-testid="node checks"]')
-    assert f"not_null(email): {HELD} of {len(ORDERS)} (quarantine)" in checks
+    assert f"not_null(email)@{till.name}.orders (quarantine){HELD} of {len(ORDERS)}" in checks
     assert f"{HELD} rows held back" in page.text('[data-testid="node quarantine"]')
     assert f"{till.name}" in page.text('[data-testid="node sink kafka"]')
     assert f"{till.name}.*" in page.text('[data-testid="node source"]')

@@ -22,7 +22,8 @@ export function FlowGraph({ flow }: { flow: FlowView }) {
         <div className="stack">
           <Node kind={checks.length === 1 ? "1 check" : `${checks.length} checks`} testid="checks" tone={violated.length ? "warn" : undefined}
             state={violated.length ? `! ${violated.length} violated` : checks.length ? "✓ met" : undefined} name={checks.length ? "" : "no check"}
-            lines={checks.map((check) => `${check.name}: ${check.violations ? `${check.violations.toLocaleString("en")} of ${check.evaluated.toLocaleString("en")}` : "0"} (${check.severity})`)} />
+            lines={checks.map((check) => `${check.name}${check.severity ? ` (${check.severity})` : ""}`)}
+            counts={checks.map((check) => (check.violations ? `${check.violations.toLocaleString("en")} of ${check.evaluated.toLocaleString("en")}` : "0"))} />
           <div className="drop" aria-hidden="true" />
           <Node kind="quarantine" testid="quarantine" tone={flow.held_rows ? "warn" : undefined} state={flow.held_rows ? "! held" : undefined}
             name={flow.held_rows ? `${count(flow.held_rows, "row")} held back` : "no row held back"} lines={[]} />
@@ -50,14 +51,14 @@ function SinkNode({ sink }: { sink: Sink }) {
   );
 }
 
-type NodeProps = { kind: string; name: string; lines: string[]; testid: string; tone?: "bad" | "warn"; state?: string };
+type NodeProps = { kind: string; name: string; lines: string[]; testid: string; tone?: "bad" | "warn"; state?: string; counts?: string[] };
 
-function Node({ kind, name, lines, testid, tone, state }: NodeProps) {
+function Node({ kind, name, lines, testid, tone, state, counts }: NodeProps) {
   return (
     <div className="node" data-tone={tone} data-testid={`node ${testid}`}>
       <p className="kind"><span>{kind}</span>{state ? <b className="state">{state}</b> : null}</p>
       {name ? <p className="name" title={name}>{name}</p> : null}
-      {lines.slice(0, 4).map((line, index) => <p key={index} className="line" title={line}>{line}</p>)}
+      {lines.slice(0, 4).map((line, index) => <p key={index} className="line counted" title={counts ? `${line}: ${counts[index]}` : line}><span>{line}</span>{counts ? <b>{counts[index]}</b> : null}</p>)}
       {lines.length > 4 ? <p className="line" title={lines.slice(4).join("\n")}>and {lines.length - 4} more</p> : null}
     </div>
   );

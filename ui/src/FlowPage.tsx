@@ -184,8 +184,12 @@ function total(batch: Batch): number {
   return Object.values(batch.durations_ms).reduce((sum, ms) => sum + ms, 0);
 }
 
-/** A range without what both of its ends share; whole as its title. */
+/** A range with a log's files by their numbers alone; whole as its title. */
 function short(from: string, to: string): string {
-  const cut = (place: string) => (place.length > 28 ? `${place.slice(0, 27)}…` : place);
+  const cut = (place: string) => {
+    const file = /^.*\.(\d{6,}):(\d+)$/.exec(place);
+    if (file) return `${Number(file[1])}:${Number(file[2]).toLocaleString("en")}`;
+    return place.length > 28 ? `${place.slice(0, 27)}…` : place;
+  };
   return `(${cut(from)}, ${cut(to)}]`;
 }

@@ -23,13 +23,17 @@ export function WhatChanged({ journey }: { journey: Journey }) {
   if (!step || !journey.dag_id) return <div className="card" data-testid="changed"><h2>What changed</h2><p className="note">No sink of this flow shows the row.</p></div>;
   const hidden = error instanceof Refused && error.status === 403;
   return (
-    <div className="card" data-testid="changed">
+    <div className="card diffs" data-testid="changed">
       <div className="bar head"><h2>What changed</h2><span className="note">as {step.sink} holds it</span></div>
-      {hidden ? <p data-testid="values-hidden"><span className="chip"><span aria-hidden="true">🔒 </span>values hidden</span> Places and counts only: row values need the right to edit DAG {journey.dag_id}.</p>
+      {hidden ? <p data-testid="values-hidden"><span className="chip"><Lock />values hidden</span> Places and counts only: row values need the right to edit DAG {journey.dag_id}.</p>
         : error ? <Failure what="The row could not be read:" error={error} again={() => setTries(tries + 1)} />
           : images ? <Diff images={images} /> : <p role="status" className="loading">Loading …</p>}
     </div>
   );
+}
+
+function Lock() {
+  return <svg className="lock" viewBox="0 0 10 11" aria-hidden="true"><path d="M2 5V3.5a3 3 0 0 1 6 0V5h1v6H1V5zm1.5 0h3V3.5a1.5 1.5 0 0 0-3 0z" /></svg>;
 }
 
 function Diff({ images }: { images: Images }) {
@@ -44,7 +48,7 @@ function Diff({ images }: { images: Images }) {
             <thead><tr><th scope="col">Column</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
             <tbody>
               {columns.map((column) => masked[column] !== undefined ? (
-                <tr key={column}><th scope="row">{column}</th><td colSpan={2}><span className="chip"><span aria-hidden="true">🔒 </span>••••••</span> {masked[column]}, for everyone</td></tr>
+                <tr key={column}><th scope="row">{column}</th><td colSpan={2}><span className="chip"><Lock />••••••</span> {masked[column]}, for everyone</td></tr>
               ) : (
                 <tr key={column}><th scope="row">{differs(column) ? <b>{column}</b> : column}</th>
                   <Value row={before} column={column} sign={differs(column) || after === null ? "−" : ""} tone="bad" />

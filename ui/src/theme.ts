@@ -38,13 +38,13 @@ export const THEME = `
 .databus .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));border:1px solid var(--border);border-radius:8px;background:var(--bg)}
 .databus .facts div{padding:10px 12px;border-left:1px solid var(--border)}.databus .facts div:first-child{border-left:0}.databus .facts dt{font-size:12px;font-weight:600;color:var(--fg-muted)}
 .databus .facts dd{margin:0}.databus .facts .state{font-size:16px;font-weight:600;font-variant-numeric:tabular-nums;display:block;white-space:nowrap}
-.databus .graph{display:flex;align-items:center;padding:16px;min-width:980px}.databus .graph .node{border:1px solid var(--border);border-radius:8px;padding:8px 10px;width:100%;min-width:0;background:var(--bg)}
+.databus .graph{display:flex;align-items:center;padding:16px;min-width:900px}.databus .graph .node{border:1px solid var(--border);border-radius:8px;padding:8px 10px;width:100%;min-width:0;background:var(--bg)}
 .databus .graph>.node,.databus .graph>.stack{flex:1 1 190px;min-width:0}.databus .graph .sinks{flex:2 1 360px;min-width:0;list-style:none;padding:0;display:grid;gap:8px}
 .databus .sinks li{display:flex;align-items:center}.databus .sinks li+li{position:relative}.databus .node p{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .databus .node .kind{display:flex;justify-content:space-between;gap:8px;font-size:12px;color:var(--fg-muted)}.databus .node .kind .state{font-size:12px;color:var(--green)}
-.databus .node .name{font-weight:600}.databus .node .line{font-size:12px}.databus .node[data-tone=bad]{border-color:var(--red);background:var(--red-bg);box-shadow:inset 4px 0 var(--red)}
+.databus .node .name{font-weight:600;white-space:normal;overflow-wrap:anywhere}.databus .node .line{font-size:12px}.databus .node[data-tone=bad]{border-color:var(--red);background:var(--red-bg);box-shadow:inset 4px 0 var(--red)}
 .databus .node[data-tone=warn]{border-color:var(--amber);background:var(--amber-bg)}.databus .node[data-tone=bad] .state{color:var(--red)}.databus .node[data-tone=warn] .state{color:var(--amber)}
-.databus .drop{width:1px;height:14px;background:var(--border);margin:0 auto}.databus .edge{flex:0 0 92px;text-align:center;font-size:12px;font-weight:600;padding:0 2px;font-variant-numeric:tabular-nums}
+.databus .drop{width:1px;height:14px;background:var(--border);margin:0 auto}.databus .edge{flex:0 0 80px;text-align:center;font-size:12px;font-weight:600;padding:0 2px;font-variant-numeric:tabular-nums}
 .databus .edge i{display:block;background:var(--line);margin:3px 0}.databus .edge.idle i{height:0;background:none;border-top:2px dashed var(--border)}.databus .edge.idle{color:var(--fg-muted);font-weight:400}
 .databus .edge.blocked i{background:var(--red)}.databus .edge .state{color:var(--red)}
 .databus .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:12px}.databus .chart svg{display:block;max-width:100%;font-size:11px}.databus .chart text{fill:var(--fg-muted)}
@@ -57,13 +57,14 @@ export const THEME = `
 .databus .primary{background:var(--solid);color:#fff;border-color:var(--solid);font-weight:600;padding:0 20px}.databus .understands{font-size:12px;color:var(--fg-muted)}
 .databus .chip{padding:1px 8px;border-radius:4px;background:var(--muted);color:var(--fg);font-size:12px}.databus .chip[data-on]{color:var(--blue);font-weight:600}
 .databus .trace{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:12px;align-items:start}.databus .head{padding-bottom:8px;border-bottom:1px solid var(--border)}
-.databus .steps{list-style:none;padding:8px 0}.databus .steps li{display:grid;grid-template-columns:32px minmax(0,1fr) minmax(60px,22%) auto;gap:4px 12px;padding:8px 0;position:relative}
+.databus .steps{list-style:none;padding:8px 0}.databus .steps li{display:grid;grid-template-columns:32px minmax(0,1fr) minmax(40px,170px) 160px;gap:4px 12px;padding:8px 0;position:relative}
 .databus .steps li.mirror{padding-left:32px}.databus .icon{width:28px;height:28px;border:2px solid var(--blue);border-radius:50%;display:grid;place-items:center;color:var(--blue);background:var(--bg);z-index:1}
 .databus .steps li:not(:last-child)::before{content:"";position:absolute;left:13px;top:34px;bottom:-8px;border-left:2px solid var(--border)}.databus [data-tone=warn] .icon{border-color:var(--amber);color:var(--amber)}
-.databus .steps .place{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.databus .axis{position:relative;height:2px;background:var(--border);margin-top:14px}.databus .axis i{position:absolute;top:-4px;height:10px;background:var(--blue);border-radius:2px}
+.databus .steps li.mirror:not(:last-child)::before{top:-8px}.databus .steps .place{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.databus .axis{position:relative;height:2px;background:var(--border);margin-top:14px}.databus .axis i{position:absolute;top:-4px;height:10px;background:var(--blue);border-radius:2px}
 .databus [data-tone=warn] .axis i{background:var(--amber)}.databus .when{text-align:right;font-variant-numeric:tabular-nums;font-size:12px;display:grid;align-content:start}.databus .when b{font-size:14px}
 .databus .steps .state{font-size:14px;font-weight:600}.databus .notes{padding:8px 0 8px 20px;list-style:disc;font-size:13px}.databus .foot{border-top:1px solid var(--border);padding-top:8px}
-.databus .changed{padding:1px 6px;border-radius:4px}.databus .changed[data-tone=bad]{background:var(--red-bg)}.databus .changed[data-tone=good]{background:var(--green-bg)}.databus .changed[data-tone=good] .state{color:var(--green);font-weight:600}
+.databus .changed{padding:1px 6px;border-radius:4px}.databus .changed .state{margin-right:4px}.databus .diffs{display:grid;gap:8px}.databus .lock{width:10px;height:11px;fill:currentColor;margin-right:4px}
+.databus .counted{display:flex;justify-content:space-between;gap:8px}.databus .counted span{overflow:hidden;text-overflow:ellipsis}.databus .changed[data-tone=bad]{background:var(--red-bg)}.databus .changed[data-tone=good]{background:var(--green-bg)}.databus .changed[data-tone=good] .state{color:var(--green);font-weight:600}
 .databus .diff th[scope=row]{font-family:ui-monospace,monospace;font-weight:400;color:var(--fg)}.databus button:disabled{color:var(--fg-muted)}
 @media(max-width:1100px){.databus .trace{grid-template-columns:minmax(0,1fr)}}
 @media(max-width:1100px){.databus{padding:12px}.databus .wide{display:none}}

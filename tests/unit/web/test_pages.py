@@ -53,7 +53,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
     now = datetime.now(UTC)
     with SqlRecorder.open(url) as recorder:
         for batch in (1, 2):
-            at = now - timedelta(minutes=3 - batch)
+            at = now - timedelta(minutes=4 - batch)
             found = report(
                 batch, f"r{batch}", committed_at=at, watermark=at - timedelta(seconds=2), definition=FLOW.shown()
             )
@@ -88,6 +88,7 @@ def test_the_page_of_a_flow_shows_its_steps_with_rates(client: TestClient) -> No
     assert [batch["batch"] for batch in found["batches"]] == [2, 1]
     assert found["batches"][0]["adds_up"]
     assert sum(found["chart"]["rows_per_second"]) * 60 == pytest.approx(24, abs=0.1)
+    assert found["chart"]["rows_per_second"][-1] == 0  # nothing was committed in the minute that goes on
     assert len(found["chart"]["delay_seconds"]) == len(found["chart"]["rows_per_second"]) == 61
     assert (found["definition"]["batch"], found["settings"], found["tables"]) == (1, None, [])
     detailed = client.get(f"{PAGE}?details=true").raise_for_status().json()

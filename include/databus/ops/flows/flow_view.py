@@ -72,7 +72,7 @@ def flow_view(
         "gaps_passed": sum(mark.kind == "gap" and mark.at >= now - LATELY for mark in figures.marks),
         "snapshot": _snapshot(figures.batches),
         "graph": _graph(known, figures),
-        "chart": _chart(figures, shown),
+        "chart": _chart(figures, shown, now),
         "marks": [{"kind": m.kind, "at": m.at.isoformat(), "text": m.text} for m in figures.marks],
         "batches": [_batch(batch) for batch in figures.batches],
         "definition": known and {"since": known.since.isoformat(), "batch": known.batch},
@@ -110,14 +110,17 @@ def _snapshot(batches: Sequence[BatchLine]) -> dict[str, Any] | None:
     return SnapshotProgress.from_json(newest.snapshot_progress).to_json() if newest is not None else None
 
 
-def _chart(figures: FlowFigures, window: Window) -> dict[str, Any]:
-    """Return the means of buckets: rows/s, 0 where no batch was committed; the longest delay, null where none was."""
+def _chart(figures: FlowFigures, window: Window, now: datetime) -> dict[str, Any]:
+    """Return rows/s of buckets, 0 where no batch was committed, and the longest delay, null where none was."""
     width_s = window.width.total_seconds()
     found = [figures.buckets.get(number, (0, 0, None)) for number in range(window.count)]
+    # The last bucket goes on: its rows are of the time that has passed of it.
+    seconds = [width_s] * (window.count - 1)
+    seconds.append(max(1.0, (now - figures.start).total_seconds() - width_s * (window.count - 1)))
     return {
         "from": figures.start.isoformat(),
         "width_seconds": width_s,
-        "rows_per_second": [round(rows / width_s, 3) for _, rows, _ in found],
+        "rows_per_second": [round(rows / passed, 3) for (_, rows, _), passed in zip(found, seconds, strict=True)],
         "delay_seconds": [None if delay is None else round(delay, 3) for _, _, delay in found],
     }
 

@@ -37,7 +37,7 @@ def state(connection: sa.Connection) -> tuple[list[str], int]:
 
 def test_a_new_database_gets_the_tables_of_the_code(store):
     with store.transaction() as connection:
-        assert state(connection) == (["0014"], SCHEMA_VERSION)
+        assert state(connection) == (["0015"], SCHEMA_VERSION)
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
 
@@ -48,7 +48,7 @@ def test_a_database_from_before_migrations_is_adopted_with_its_rows(old):
         assert (kept.batch, kept.rows, kept.refilled) == (7, 0, False)
         SqlRecorder(store).record(report())
         with store.transaction() as connection:
-            assert state(connection) == (["0014"], SCHEMA_VERSION)
+            assert state(connection) == (["0015"], SCHEMA_VERSION)
             context = MigrationContext.configure(
                 connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
             )
@@ -68,7 +68,7 @@ def test_a_newer_revision_is_refused_by_name(store):
     with RecordStore(str(store.url)) as older, pytest.raises(RecordingError, match="revision 0099") as refused:
         SqlRecorder(older).record(report())
     assert refused.value.code == "recording_schema_version"
-    assert "revision 0014" in refused.value.message
+    assert "revision 0015" in refused.value.message
 
 
 def test_a_newer_database_from_before_migrations_is_refused_and_left_as_it_is(old):

@@ -126,6 +126,10 @@ def test_doctor_names_the_codes_of_what_it_found(monkeypatch: pytest.MonkeyPatch
     found = CliRunner().invoke(app, ["doctor"], env=WIDTH)
     assert found.stderr.splitlines()[-1].startswith("more: databus explain ")
     assert "environment_java" in found.stderr
+    order = ("ok", "warn", "error")
+    levels = [line.split()[0] for line in found.stdout.splitlines() if line.startswith(order)]
+    assert levels == sorted(levels, key=order.index)
+    assert set(levels) > {"ok"}
 
 
 def test_an_error_in_a_log_leads_to_its_entry_and_page() -> None:

@@ -1,7 +1,7 @@
 """Definitions of flows, as their batches were moved by, and indexes for charts of a flow.
 
-Revision ID: 0014
-Revises: 0013
+Revision ID: 0015
+Revises: 0014
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from alembic import op
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-revision = "0014"
-down_revision = "0013"
+revision = "0015"
+down_revision = "0014"
 
 
 def upgrade() -> None:
@@ -35,4 +35,4 @@ def upgrade() -> None:
     columns = ["flow", "committed_at"]
     op.create_index("ix_databus_batches_lost", "databus_batches", columns, sqlite_where=lost, postgresql_where=lost)
     op.create_index("ix_databus_quarantine_first", "databus_quarantine", ["flow", "first_held_at", "stage"])
-    op.execute("UPDATE databus_schema SET version = 14")
+    op.execute("UPDATE databus_schema SET version = 15")

@@ -112,7 +112,7 @@ def bare(servers: str, count: int) -> None:
     while came < count:
         for message in consumer.consume(500, 0.1):
             if message.error() is None:
-                json.loads(message.value())["after"]["id"]
+                json.loads(message.value() or b"")["after"]["id"]
                 came += 1
     consumer.close()
 
@@ -198,7 +198,7 @@ def _delays(servers: str, count: int) -> dict[str, float]:
     while len(found["bare"]) < count:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            sent = json.loads(message.value())["after"]["sent_ns"]
+            sent = json.loads(message.value() or b"")["after"]["sent_ns"]
             found["bare"].append((time.monotonic_ns() - sent) / 1e6)
     thread.join()
     consumer.close()

@@ -153,7 +153,8 @@ class Change:
             return None
         from databus.consumer.typed_rows import typed_row
 
-        return typed_row(values, kind, self)
+        row: RowClass = typed_row(values, kind, self)
+        return row
 
     def __repr__(self) -> str:
         return f"Change({self.op} {self.table} {self.topic}:{self.partition}:{self.offset} {self.event_id})"

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 Convert = Callable[[Any], Any]
@@ -67,7 +67,7 @@ def _converts(fields: Fields) -> dict[str, Convert]:
     found: dict[str, Convert] = {}
     for field, kind, name, scale in fields:
         if name == "org.apache.kafka.connect.data.Decimal":
-            found[field] = lambda text, scale=scale: decimal_of(text, scale)
+            found[field] = partial(decimal_of, scale=scale)
         elif name in _NAMED:
             found[field] = _NAMED[name]
         elif kind == "bytes":

@@ -34,7 +34,7 @@ def typed_row(values: Row, kind: type[Any], change: Change) -> Any:
     Raises:
         RowTypeError: a column is absent that the class needs, or a value does not fit.
     """
-    fields = _fields(kind)
+    fields = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
     found = {}
     for name, (column, annotation) in fields.items():
         if column in values:

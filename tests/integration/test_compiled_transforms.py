@@ -18,7 +18,6 @@ from databus.runtime.direct.task import DirectTask
 from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
 from tests.integration.kafka_target import forget_kept
-from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
 from tests.integration.test_direct_lane import canonical, seen
 
@@ -61,7 +60,7 @@ def test_a_consumer_sees_the_same_changed_rows_from_both_lanes(world: World, mon
         return lanes[-1]
 
     monkeypatch.setattr(stages, "spark_tables", noted)
-    results = [run_locally(world, ours), world.run(theirs)]
+    results = [world.run(flow) for flow in (ours, theirs)]
     assert lanes == [frozenset(), None]
 
     def refused(*_: Any) -> Any:
@@ -113,7 +112,7 @@ def test_a_plan_that_one_lane_began_is_finished_by_the_other(world: World, monke
         patched.setattr(stages, "spark_tables", lambda *_: None)
         world.run(ours)
     forget_kept()
-    run_locally(world, reference)
+    world.run(reference)
 
     found = seen(world, "lanes_change")
     assert 0 < first < sum(map(len, found.values()))

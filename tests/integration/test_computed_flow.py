@@ -39,7 +39,6 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.live import lane as live_lane
 from tests.integration.conftest import World
-from tests.integration.one_process import run_locally
 from tests.integration.statements import run_sql
 from tests.integration.test_direct_lane import seen
 from tests.integration.test_live_lane import Window, counted
@@ -136,7 +135,7 @@ def test_both_lanes_deliver_hold_back_and_replay_the_same(
 
     monkeypatch.setattr(stages, "spark_tables", noted)
     flows = [desk.flow("auto"), desk.flow("spark")]
-    results = [run_locally(world, flows[0]), world.run(flows[1])]
+    results = [world.run(flow) for flow in flows]
 
     assert set(lanes) == {frozenset(), None}
     assert results[0].tables == results[1].tables

@@ -14,7 +14,6 @@ from databus.records.quarantine import HeldState
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.killed_replay import STAGES, replay_until
-from tests.integration.one_process import run_locally
 from tests.integration.test_quarantine import Desk
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -52,7 +51,7 @@ def test_a_replay_killed_at_any_stage_sends_its_row_once(world: World, database:
     soon = world.override("zookeeper_default", extra={"session_timeout_s": 2})
     desk.flow = desk.flow.model_copy(update={"sinks": sinks, "zookeeper_conn_id": soon})
     desk.execute(*(f"INSERT INTO orders VALUES ({number}, '1', NULL)" for number in range(len(later) + 2)))
-    run_locally(world, desk.flow)
+    world.run(desk.flow)
     desk.flow = desk.flow.model_copy(update={"checks": ()})
     ids = [row.event_id for _, row in sorted(desk.held().items())]
     assert len(ids) == len(later) + 2

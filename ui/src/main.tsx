@@ -1,6 +1,4 @@
-import { CheckpointPage } from "./CheckpointPage";
 import { FlowsPage } from "./FlowsPage";
-import { QuarantinePage } from "./QuarantinePage";
 import { RunTab } from "./RunTab";
 
 type Props = { dagId?: string; runId?: string };
@@ -16,11 +14,6 @@ export default function Databus(props: Props) {
   const address = fromAddress();
   const dagId = props.dagId ?? address.dagId;
   const runId = props.runId ?? address.runId;
-  const tab = /\/dags\/([^/]+)\/plugin\/databus-(checkpoint|quarantine)/.exec(window.location.pathname);
-  if (tab) {
-    const of = decodeURIComponent(tab[1] ?? "");
-    return tab[2] === "checkpoint" ? <CheckpointPage key={of} dagId={of} /> : <QuarantinePage key={of} dagId={of} />;
-  }
   if (!dagId) return <FlowsPage />;
   return <RunTab key={`${dagId}/${runId}`} dagId={dagId} runId={runId} />;
 }

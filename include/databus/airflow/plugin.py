@@ -70,16 +70,6 @@ class DatabusPlugin(AirflowPlugin):
             "bundle_url": _bundle_url(),
             "destination": "dag_run",
         },
-        *(
-            {
-                "name": name,
-                "url_route": f"databus-{name.lower()}",
-                # Airflow takes what the bundle leaves under its name: one that was loaded before leaves nothing again.
-                "bundle_url": f"{_bundle_url()}&for={name.lower()}",
-                "destination": "dag",
-            }
-            for name in ("Checkpoint", "Quarantine")
-        ),
         {
             "name": "Databus",
             "url_route": "databus",

@@ -112,6 +112,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     "sink_transforms_not_compared": ErrorEntry(
         "A sink has transforms of its own, and `databus validate` compares rows as the flow's transforms leave them.",
         "Compare the other sinks, each by --sink; the ledger and the receipts tell what this one confirmed.",
+        exits=(2,),
     ),
     "sink_order_lost": ErrorEntry(
         "A backfill would write rows that count as newer than those from a former server.",

@@ -293,8 +293,9 @@ def _epoch(store: RecordStore) -> Callable[[Any], Any]:
 
 def _bucket(store: RecordStore, start: datetime, width: timedelta) -> Callable[[Any], Any]:
     """Return what makes the number of a bucket of a time in SQL."""
-    epoch, width_s = _epoch(store), sa.literal_column(str(width.total_seconds()))
-    begin = sa.literal_column(str(start.timestamp()))
+    epoch = _epoch(store)
+    width_s: sa.ColumnElement[float] = sa.literal_column(str(width.total_seconds()))
+    begin: sa.ColumnElement[float] = sa.literal_column(str(start.timestamp()))
 
     def bucket(at: Any) -> Any:
         passed = (epoch(at) - begin) / width_s

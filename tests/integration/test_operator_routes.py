@@ -209,26 +209,6 @@ def test_a_stale_tab_and_a_flow_that_runs_are_refused(desk: Desk) -> None:
     assert desk.post("/checkpoint/adopt", match="*", reason="x")["result"]["needed"] is False
 
 
-def test_a_replay_of_a_page_delivers_once_and_a_discard_is_kept(desk: Desk) -> None:
-    before = desk.arrived()
-    shown = desk.post("/quarantine/preview", action="replay")
-    assert (shown["rows"], shown["refused"]) == (1, [])
-    (again,) = desk.post("/quarantine/replay", reason="looked at", rows=1)["result"]
-    assert (again["replayed"], again["held"]) == (0, 1)  # the check holds it still
-    desk.flow = desk.flow.model_copy(update={"checks": ()})
-    done = desk.post("/quarantine/replay", key="once", reason="lifted", rows=1)
-    assert [(r["replayed"], r["held"]) for r in done["result"]] == [(1, 0)]
-    after = desk.arrived()
-    assert len(after) == len(before) + 1
-    assert desk.post("/quarantine/replay", key="once", reason="lifted", rows=1) == done
-    assert desk.post("/quarantine/replay", reason="more")["result"] == []
-    assert desk.arrived() == after
-    assert desk.get("/quarantine")["tally"] == {"replayed": {"check": 1}}
-    assert [(e["action"], e["who"], e["why"]) for e in desk.get("/audit")["items"][:1]] == [
-        ("replayed", "ada", "lifted")
-    ]
-
-
 def test_a_discard_of_either_is_seen_by_the_other(desk: Desk) -> None:
     desk.batch("7, NULL", "8, NULL")
     first, *_ = desk.cli.json("quarantine", "list", desk.name)

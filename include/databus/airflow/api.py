@@ -1,4 +1,4 @@
-"""What the pages' API takes of Airflow: flows of stored DAGs, connections, rights, the log of events.
+"""Airflow's part in the pages' API: flows of stored DAGs, connections, rights, the log of events.
 
 The API server runs no DAG file: a DAG's `transfer` carries its flow as JSON, which Airflow stores with the DAG.
 """

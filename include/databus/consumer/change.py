@@ -129,7 +129,7 @@ class Change:
 
     @property
     def deleted(self) -> bool:
-        """Whether the row is gone."""
+        """True for a row that is gone."""
         return self.op == Op.DELETE
 
     def as_row(self, kind: type[RowClass], image: Literal["row", "before", "after"] = "row") -> RowClass | None:

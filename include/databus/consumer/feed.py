@@ -50,7 +50,7 @@ _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read, and how.
+    """Choice of what is read, and how.
 
     Attributes:
         topics: names, or patterns that begin with `^`.
@@ -100,7 +100,7 @@ class Feed:
 
     @property
     def at_end(self) -> bool:
-        """Whether there are partitions, and each was read to its end."""
+        """True where there are partitions, and each was read to its end."""
         return bool(self._owned) and not self._kept and all(progress.at_end for progress in self._owned.values())
 
     @property

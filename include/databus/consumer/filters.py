@@ -15,7 +15,7 @@ Condition = Callable[[Change], bool] | Mapping[str, Any]
 
 
 class Filters:
-    """What of a topic's changes is delivered.
+    """Choice of a topic's changes that are delivered.
 
     Args:
         tables: "database.table" or patterns with `*`; empty for all.

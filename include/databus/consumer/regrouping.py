@@ -65,7 +65,7 @@ class _Unit:
 
     @property
     def whole(self) -> bool:
-        """Whether all that END counts is there; a change alone always is."""
+        """True where all that END counts is there; a change alone always is whole."""
         return not self.id or (self.end is not None and self.rows.count >= self.end.event_count)
 
 

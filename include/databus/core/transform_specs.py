@@ -30,7 +30,7 @@ class TransformSpec(Spec):
 
     @property
     def chooses_places(self) -> bool:
-        """Whether it chooses routes or keys of rows."""
+        """True for a transform that chooses routes or keys of rows."""
         base, own = TransformSpec, type(self)
         names = ("route", "all_routes", "chosen_key")
         return self.most_copies > 1 or any(getattr(own, name) is not getattr(base, name) for name in names)

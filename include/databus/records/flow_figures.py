@@ -50,7 +50,7 @@ WINDOWS: Mapping[str, Window] = {
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened in the window.
+    """Event in the window.
 
     Attributes:
         kind: "gap", "refused", "definition", or an action of the ledger such as "rewind".

@@ -41,12 +41,12 @@ class SinkTransform(TransformSpec):
 
     @property
     def by_table(self) -> bool:  # type: ignore[override]
-        """Whether it looks at no value."""
+        """True for a transform that looks at no value."""
         return self.inner.by_table
 
     @property
     def masking(self) -> bool:  # type: ignore[override]
-        """Whether the values that it replaces are hidden by that."""
+        """True where the values that it replaces are hidden by that."""
         return self.inner.masking
 
     def apply(self, changes: Changes) -> Changes:

@@ -51,7 +51,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.get("/audit", dependencies=audits)
     def audited(dag_id: str, cursor: str = "", limit: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
-        """Who did what and why, by page, command or run, newest first; commits of batches are left out."""
+        """Audit: who did what and why, by page, command or run, newest first; commits of batches are left out."""
         after = place_of(cursor, (str, int, str, str))
         found = _audit(installation, dag_id)
         left = [entry for entry in found if after is None or _place(entry) < tuple(after)][: limit + 1]
@@ -79,7 +79,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.get("/lag", dependencies=sees)
     def lag(dag_id: str) -> dict[str, Any]:
-        """How far the flow is behind its source now; asks the source."""
+        """Lag of the flow behind its source now; asks the source."""
         with installation.opened(dag_id) as (flow, services):
             return _lag(measure(flow, services))
 

@@ -32,7 +32,7 @@ _PLACE = (
 
 
 class Wanted(BaseModel):
-    """Where a checkpoint is to go: what one action takes, the others leave out."""
+    """Target of a checkpoint: what one action takes, the others leave out."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.get("", dependencies=[Depends(access.sees)])
     def state(dag_id: str, response: Response) -> dict[str, Any]:
-        """Where the flow stands; ETag is the version that an action gives as If-Match."""
+        """Checkpoint of the flow; ETag is the version that an action gives as If-Match."""
         with installation.opened(dag_id) as (flow, services):
             version = version_of(flow.name, services.store)
             view = checkpoints.show(flow, services)
@@ -112,7 +112,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.post("/preview", dependencies=[Depends(access.changes), Depends(require_json)])
     def preview(dag_id: str, wanted: PreviewWanted, response: Response) -> dict[str, Any]:
-        """What an action would do; nothing is changed. `version` is what the action gives as If-Match."""
+        """Preview of an action; nothing is changed. `version` is what the action gives as If-Match."""
         _require_place(installation, dag_id, wanted)
         with installation.opened(dag_id) as (flow, services):
             version = version_of(flow.name, services.store)

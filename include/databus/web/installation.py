@@ -1,4 +1,4 @@
-"""What the API works on: flows by their DAG, connections, Spark, rights and Airflow's log of events.
+"""Installation that the API works on: flows by their DAG, connections, Spark, rights and Airflow's log of events.
 
 Nothing here imports Airflow, which gives all of it: the API server runs no DAG file, so a flow comes as Airflow has
 stored its DAG.

@@ -134,7 +134,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.post("/preview", dependencies=changes)
     def preview(dag_id: str, wanted: ChosenPreview) -> dict[str, Any]:
-        """How many rows a decision is about, and what stands in the way of a replay; nothing is changed."""
+        """Preview of a decision: its number of rows, and what stands in the way of a replay; nothing is changed."""
         with installation.opened(dag_id) as (flow, services):
             chosen = wanted.selection()
             quarantine.require_known(flow, services, chosen)

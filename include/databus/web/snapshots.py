@@ -57,7 +57,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.post("/preview", dependencies=changes)
     def preview(dag_id: str, wanted: SnapshotPreview) -> dict[str, Any]:
-        """What an action would do; nothing is changed."""
+        """Preview of an action; nothing is changed."""
         with installation.opened(dag_id) as (flow, services):
             if wanted.action == "begin":
                 found = snapshots.proposed(flow, services, wanted.tables, wanted.where, wanted.mends)

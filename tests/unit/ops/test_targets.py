@@ -110,6 +110,17 @@ def test_batches_back_follow_the_way_that_led_here() -> None:
     assert batches_back("f", AFTER_REWIND, SequenceOffset(15), 2) == SequenceOffset(0)
 
 
+UNDONE = history(
+    ("start", 0, 0), ("commit", 0, 10), ("commit", 10, 20), ("commit", 20, 30), ("rewind", 30, 20), ("restore", 20, 30)
+)
+"""A flow whose rewind was undone."""
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 20), (2, 10), (3, 0)])
+def test_a_rewind_that_was_undone_is_no_way(count: int, place: int) -> None:
+    assert batches_back("f", UNDONE, SequenceOffset(30), count) == SequenceOffset(place)
+
+
 @pytest.mark.parametrize("place", [35, 34])
 def test_more_than_the_history_holds_is_refused(place: int) -> None:
     with pytest.raises(ConfigError, match="4 batches back"):

@@ -108,6 +108,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     "sink_transaction_topic_shared": ErrorEntry(
         "Two flows write the boundaries of transactions to one topic: readers find each transaction several times.",
         "Put {flow} into transaction_topic, or name a topic for each flow.",
+        exits=(2,),
     ),
     "sink_transforms_not_compared": ErrorEntry(
         "A sink has transforms of its own, and `databus validate` compares rows as the flow's transforms leave them.",

@@ -151,7 +151,10 @@ def test_moves_and_their_previews_are_the_same_and_come_back(desk: Desk) -> None
         desk.post("/checkpoint/restore", reason="undone", entry=done["way_back"]["entry"])
         assert desk.get("/checkpoint")["place"] == before["place"]
         again = cli.json("checkpoint", action, name, *options, "--reason", "a bad deploy", "--execute")
-        assert {k: v for k, v in again.items() if k != "done"} == done["result"]
+        told = ("done", "sinks")  # what is restored counts as passed over: then a rewind's effect says more
+        assert {k: v for k, v in again.items() if k not in told} == {
+            k: v for k, v in done["result"].items() if k != "sinks"
+        }
         assert desk.get("/checkpoint")["offset"] == moved["offset"]
         newest = desk.get("/audit")["items"]
         assert [(e["action"], e["why"]) for e in newest[:3]] == [

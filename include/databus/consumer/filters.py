@@ -63,7 +63,7 @@ class Filters:
 
 def _of_mapping(where: Mapping[str, Any]) -> Callable[[Change], bool]:
     wanted = [
-        (name, value if isinstance(value, set | frozenset | tuple | list) else (value,))
+        (name, value if isinstance(value, set | frozenset | tuple | list | range) else (value,))
         for name, value in where.items()
     ]
 

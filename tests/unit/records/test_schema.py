@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +12,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from databus.core.errors import RecordingError
-from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
+from databus.records.database import SCHEMA_VERSION, VERSION_TABLE, revision
+from databus.records.migrations import versions
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
@@ -53,6 +56,17 @@ def test_a_database_from_before_migrations_is_adopted_with_its_rows(old):
                 connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
             )
             assert compare_metadata(context, metadata) == []
+
+
+def test_revisions_are_unique_and_follow_each_other():
+    named, folder = {}, Path(versions.__file__).parent
+    for file in sorted(folder.glob("v*.py")):
+        module = importlib.import_module(f"{versions.__name__}.{file.stem}")
+        assert module.revision not in named, f"{file.name} and {named[module.revision]} are both {module.revision}"
+        named[module.revision] = file.name
+        assert (module.revision, file.name[1:5]) == (file.name[1:5], f"{len(named):04}"), file.name
+        assert module.down_revision == (f"{len(named) - 1:04}" if len(named) > 1 else None), file.name
+    assert max(named) == revision(SCHEMA_VERSION)
 
 
 def test_opening_again_changes_nothing(store):

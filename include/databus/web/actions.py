@@ -85,13 +85,16 @@ def headers(if_match: str | None, key: str | None, *, versioned: bool) -> Action
         versioned: whether If-Match is needed.
 
     Raises:
-        RequestRefusedError: one is missing or too long.
+        RequestRefusedError: one is missing or too long, or If-Match is empty: a client without a version has not said *.
     """
     if not key or len(key) > 200 or not key.isprintable():
         raise refused(400, "no Idempotency-Key of 1 to 200 characters was sent", "Send a random UUID.")
-    if not if_match and versioned:
-        raise refused(428, "no If-Match was sent", "Send the ETag of the checkpoint that you looked at, or *.")
-    seen = (if_match or ANY).strip().removeprefix("W/").strip('"')
+    asked = ANY if if_match is None and not versioned else if_match or ""
+    seen = asked.strip().removeprefix("W/").strip('"').strip()
+    if not seen:
+        raise refused(
+            428, "no If-Match was sent, or an empty one", "Send the ETag of the checkpoint that you looked at, or *."
+        )
     return ActionHeaders(key, "" if seen == ANY else seen)
 
 

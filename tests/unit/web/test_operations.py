@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from databus import DropColumns, Project, RenameColumns
+from databus.airflow import api
 from databus.core.batches.receipts import RejectedRow
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.errors.entries import all_entries
@@ -154,6 +156,9 @@ def test_an_action_needs_json_a_key_and_the_moves_a_version(app: Operators) -> N
     keyless = app.client.post(f"{path}/pause", json={"reason": "x"})
     blind = app.client.post(f"{path}/rewind", json={"reason": "x", "batches": 1}, headers={"Idempotency-Key": "k"})
     assert [a.status_code for a in (form, text, other, keyless, blind)] == [415, 415, 403, 400, 428]
+    for unset in ('""', 'W/""', '" "', " "):  # `-H "If-Match: \\"$VERSION\\""` without a version is no "any"
+        assert app.post("/checkpoint/rewind", 428, match=unset, reason="x", batches=1)["code"] == "request_refused"
+        assert app.post("/checkpoint/pause", 428, match=unset, reason="x")["code"] == "request_refused"
     assert app.get("/checkpoint")["paused"] is None
     assert app.post("/checkpoint/pause", 422, reason=" ")["code"] == "reason_missing"
     assert app.post("/checkpoint/pause", 422, reason="")["code"] == "request_refused"
@@ -222,6 +227,23 @@ def test_values_are_for_those_who_may_see_them(app: Operators) -> None:
     assert "ann" not in json.dumps(app.get("/quarantine"))
     for path in ("/quarantine/rows", "/quarantine/export", "/audit"):
         app.get(path, 403)
+
+
+def test_values_need_the_right_to_edit_the_dag_as_airflow_is_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    entity = type("DagAccessEntity", (), {"XCOM": "xcom", "AUDIT_LOG": "audit"})
+    details = "airflow.api_fastapi.auth.managers.models.resource_details"
+    security = "airflow.api_fastapi.core_api.security"
+    for name, facts in (
+        (details, {"DagAccessEntity": entity}),
+        (security, {"get_user": lambda: None, "requires_access_dag": lambda *right: right}),
+    ):
+        monkeypatch.setitem(sys.modules, name, type(sys)(name))
+        for attribute, value in facts.items():
+            monkeypatch.setattr(sys.modules[name], attribute, value, raising=False)
+        for parent in (name.rpartition(".")[0], name.split(".")[0]):
+            monkeypatch.setitem(sys.modules, parent, sys.modules.get(parent, type(sys)(parent)))
+    asked = api.access(lambda: None)
+    assert (asked.values, asked.changes, asked.sees) == (("PUT",), ("PUT",), ("GET",))
 
 
 def test_what_the_flow_hides_now_is_hidden_in_what_was_held_before(app: Operators) -> None:

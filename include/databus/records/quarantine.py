@@ -109,6 +109,7 @@ class Selection:
         cause: text that the cause contains.
         limit: at most so many, oldest first; None for all.
         whole_cause: whether `cause` is all of the cause, not a part of it.
+        upto: number of the newest row that was seen: later ones are not meant; None for all.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -118,6 +119,7 @@ class Selection:
     cause: str | None = None
     limit: int | None = None
     whole_cause: bool = False
+    upto: int | None = None
 
 
 class HeldRows:
@@ -143,9 +145,10 @@ class HeldRows:
             numbers = [number for _, number in keys[first : first + _CHUNK_IDS]]
             yield self._rows(t.quarantine.c.id.in_(numbers))
 
-    def count(self, wanted: Selection) -> int:
-        """Return how many rows are meant; reads none of them."""
-        return len(self._keys(wanted))
+    def count(self, wanted: Selection) -> tuple[int, int]:
+        """Return how many rows are meant and the number of the newest, 0 for none; reads none of them."""
+        keys = self._keys(wanted)
+        return len(keys), max((number for _, number in keys), default=0)
 
     def known_events(self, event_ids: Sequence[str]) -> set[str]:
         """Return those of some event ids of which there is a row, whatever became of it."""
@@ -173,9 +176,13 @@ class HeldRows:
         elif wanted.state is not None:
             conditions.append(d.state == wanted.state)
         conditions += [
-            column == value for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table)) if value
+            column == value
+            for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table))
+            if value is not None
         ]
-        if wanted.cause:
+        if wanted.upto is not None:
+            conditions.append(q.id <= wanted.upto)
+        if wanted.cause is not None:
             whole = q.cause == wanted.cause
             conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
         found = (

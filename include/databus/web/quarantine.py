@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
@@ -41,16 +42,17 @@ class Chosen(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    stage: str | None = Field(None, description='"check" or the name of a sink.')
-    table: str | None = Field(None, description="database.table")
-    cause: str | None = Field(None, description="The cause, or a part of it unless `whole_cause` is set.")
+    stage: str | None = Field(None, min_length=1, description='"check" or the name of a sink.')
+    table: str | None = Field(None, min_length=1, description="database.table")
+    cause: str | None = Field(None, min_length=1, description="The cause, or a part of it unless `whole_cause` is set.")
     whole_cause: bool = False
-    events: list[str] = Field([], max_length=10_000, description="Event ids of rows.")
+    events: list[str] | None = Field(None, min_length=1, max_length=10_000, description="Event ids of rows.")
+    upto: int | None = Field(None, ge=0, description="Newest row that was seen, as the preview gave it.")
 
     def selection(self) -> Selection:
         """Return the rows as the records select them."""
-        events, cause = tuple(self.events), self.cause
-        return Selection(HeldState.HELD, self.stage, self.table, events, cause, whole_cause=self.whole_cause)
+        events, cause, whole = tuple(self.events or ()), self.cause, self.whole_cause
+        return Selection(HeldState.HELD, self.stage, self.table, events, cause, whole_cause=whole, upto=self.upto)
 
 
 class ChosenPreview(Chosen):
@@ -60,10 +62,16 @@ class ChosenPreview(Chosen):
 
 
 class Decision(Chosen, Asked):
-    """Body of a replay or discard."""
+    """Body of a replay."""
 
     rows: int | None = Field(None, ge=0, description="How many rows were seen: another number is refused.")
     accept: bool = Field(False, description="replay: also where markers have expired or a topic is compacted.")
+
+
+class Discard(Decision):
+    """Body of a discard, which has no way back: an empty choice is all rows, and their number has to be known."""
+
+    rows: int = Field(ge=0, description="How many rows were seen: another number is refused.")
 
 
 class SampleQuery(BaseModel):
@@ -138,7 +146,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         with installation.opened(dag_id) as (flow, services):
             chosen = wanted.selection()
             quarantine.require_known(flow, services, chosen)
-            count = quarantine.require_number(flow, services, chosen, None)
+            count, newest = quarantine.require_number(flow, services, chosen, None)
             found = []
             if wanted.action == "replay" and count <= _JUDGED:
                 found = refusals(flow, services, quarantine.select(flow, services, chosen))
@@ -147,7 +155,8 @@ def router(access: Access, installation: Installation) -> APIRouter:
              "hint": one.error.hint}
             for one in found
         ]  # fmt: skip
-        return {"action": wanted.action, "rows": count, "refused": told, "judged": count <= _JUDGED}
+        counted = {"rows": count, "upto": newest, "judged": count <= _JUDGED}
+        return {"action": wanted.action, "refused": told, **counted}
 
     @made.post("/replay", dependencies=changes)
     def replay(
@@ -162,7 +171,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.post("/discard", dependencies=changes)
     def discard(
-        dag_id: str, wanted: Decision, idempotency_key: IdempotencyKey = None, name_of: str = who
+        dag_id: str, wanted: Discard, idempotency_key: IdempotencyKey = None, name_of: str = who
     ) -> JSONResponse:
         """Decide that held rows are never replayed; they stay listed, with who and why."""
         asked = headers(None, idempotency_key, versioned=False)
@@ -184,13 +193,19 @@ def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
     return {**facts, "cause": row.cause, "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
 
 
+def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:
+    """Return the rows that were seen; what is held from now on is not among them."""
+    chosen = wanted.selection()
+    quarantine.require_known(flow, services, chosen)
+    _, newest = quarantine.require_number(flow, services, chosen, wanted.rows)
+    return replace(chosen, upto=newest)
+
+
 def _replayed(flow: Flow, services: Services, call: ActionCall, of: tuple[Installation, DagFlow]) -> Mapping[str, Any]:
     installation, found = of
     wanted = call.asked
     assert isinstance(wanted, Decision)  # noqa: S101 - the route's own body
-    chosen = wanted.selection()
-    quarantine.require_known(flow, services, chosen)
-    quarantine.require_number(flow, services, chosen, wanted.rows)
+    chosen = _seen(flow, services, wanted)
     said = call.said("a replay of rows in quarantine", consents=wanted.accept)
     identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
     spark = installation.spark(found.spark_conn_id, f"{services.settings.installation}/{flow.name}.replay")
@@ -207,9 +222,7 @@ def _replayed(flow: Flow, services: Services, call: ActionCall, of: tuple[Instal
 def _discarded(flow: Flow, services: Services, call: ActionCall) -> Mapping[str, Any]:
     wanted = call.asked
     assert isinstance(wanted, Decision)  # noqa: S101 - the route's own body
-    chosen = wanted.selection()
-    quarantine.require_known(flow, services, chosen)
-    quarantine.require_number(flow, services, chosen, wanted.rows)
+    chosen = _seen(flow, services, wanted)
     said = call.said("the decision to discard rows in quarantine")
     return {"result": {"discarded": quarantine.discard(flow, services, chosen, said)}}
 

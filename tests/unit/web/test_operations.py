@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
@@ -15,6 +16,7 @@ from databus.airflow import api
 from databus.core.batches.receipts import RejectedRow
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.errors.entries import all_entries
+from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records.quarantine_causes import READ_BYTES
@@ -179,9 +181,11 @@ def test_a_request_that_comes_twice_is_done_once(app: Operators) -> None:
 
 
 def test_a_request_that_failed_is_done_when_it_comes_again(app: Operators) -> None:
-    assert app.post("/quarantine/discard", 422, key="k", reason="x", stage="no such")["code"] == "config_invalid"
+    assert (
+        app.post("/quarantine/discard", 422, key="k", reason="x", rows=1, stage="no such")["code"] == "config_invalid"
+    )
     hold(app, held(1))
-    assert app.post("/quarantine/discard", key="k", reason="x")["result"] == {"discarded": 1}
+    assert app.post("/quarantine/discard", key="k", reason="x", rows=1)["result"] == {"discarded": 1}
 
 
 def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
@@ -291,6 +295,40 @@ def test_a_decision_about_other_rows_than_were_seen_is_refused(app: Operators) -
     assert (row["who"], row["why"]) == ("ada", "not needed")
     newest = app.get("/audit")["items"][0]
     assert (newest["action"], newest["subject"], newest["facts"]) == ("discarded", "quarantine", "3 rows")
+
+
+def test_an_empty_choice_discards_nothing(app: Operators) -> None:
+    hold(app, held(1), held(2))
+    for empty in ({"events": []}, {"cause": "", "whole_cause": True}, {"cause": ""}, {"stage": ""}, {"table": ""}):
+        told = app.post("/quarantine/discard", 422, reason="x", rows=2, **empty)
+        assert (told["code"], next(iter(empty)) in told["detail"]) == ("request_refused", True), empty
+        assert app.post("/quarantine/preview", 422, action="discard", **empty)["code"] == "request_refused"
+    assert "rows" in app.post("/quarantine/discard", 422, reason="an unset variable")["detail"]
+    assert app.get("/quarantine")["tally"] == {"held": {"check": 2}}
+
+
+def test_other_rows_of_the_same_number_are_not_those_that_were_seen(app: Operators) -> None:
+    hold(app, held(1), held(2))
+    seen = app.post("/quarantine/preview", action="discard")
+    app.post("/quarantine/discard", key="1", reason="x", rows=1, events=["e1"])
+    hold(app, held(3))
+    told = app.post("/quarantine/discard", 409, key="2", reason="x", rows=seen["rows"], upto=seen["upto"])
+    assert told["code"] == "quarantine_changed"
+    assert app.get("/quarantine")["tally"] == {"held": {"check": 2}, "discarded": {"check": 1}}
+    assert app.post("/quarantine/discard", key="3", reason="x", rows=1, upto=seen["upto"])["result"] == {"discarded": 1}
+
+
+def test_what_is_held_after_the_look_is_not_decided_about(app: Operators, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(app, held(1))
+    discard = show.discard
+
+    def late(*asked: Any) -> int:
+        hold(app, held(2))
+        return discard(*asked)
+
+    monkeypatch.setattr(show, "discard", late)
+    assert app.post("/quarantine/discard", reason="x", rows=1)["result"] == {"discarded": 1}
+    assert app.get("/quarantine")["tally"] == {"held": {"check": 1}, "discarded": {"check": 1}}
 
 
 def test_what_is_not_there_yet_is_said(app: Operators) -> None:

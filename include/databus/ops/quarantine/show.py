@@ -104,8 +104,8 @@ def _is_of(flow: Flow, table: str) -> bool:
     return TableCapture(flow.source.datasets())(database, name)
 
 
-def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> int:
-    """Return how many rows a decision is about; refuse one by a user who saw another number.
+def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> tuple[int, int]:
+    """Return how many rows a decision is about, and the number of the newest; refuse one by a user who saw other rows.
 
     Args:
         flow: the flow.
@@ -117,14 +117,14 @@ def require_number(flow: Flow, services: Services, wanted: Selection, seen: int 
         CheckpointConflictError: rows were held back, replayed or discarded since.
     """
     with held_rows(flow, services) as rows:
-        found = rows.count(wanted)
+        found, newest = rows.count(wanted)
     if seen is not None and found != seen:
         raise CheckpointConflictError(
             f"flow {flow.name}: {found} rows are meant now, and {seen} were seen",
             hint="Nothing was done. Look at the rows again, then decide.",
             code="quarantine_changed",
         )
-    return found
+    return found, newest
 
 
 def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:

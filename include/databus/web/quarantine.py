@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from databus.core.errors.batch import ReplaysRefusedError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
@@ -129,7 +129,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         flow = installation.found(dag_id).flow
         with RecordStore(Settings.from_environment().records_url) as store:
             found = QuarantineCauses(store, flow.name).rows(wanted.wanted(), after[0] if after else 0, limit + 1)
-        shown = [shown_row(row, hidden_names(flow, row.table)) for row in found]
+        shown = [shown_row(row, hidden_names(flow, row.table, row.stage)) for row in found]
         return page(shown, limit, [(row.number,) for row in found])
 
     @made.get("/export", dependencies=[Depends(access.values)], response_class=StreamingResponse)
@@ -184,11 +184,11 @@ def router(access: Access, installation: Installation) -> APIRouter:
 def _lines(flow: Flow, wanted: SampleWanted) -> Iterator[str]:
     with RecordStore(Settings.from_environment().records_url) as store:
         for row, payload in QuarantineCauses(store, flow.name).whole(wanted):
-            yield f"{json.dumps(_whole(flow, row, payload), ensure_ascii=False)}\n"
+            yield f"{dumps(_whole(flow, row, payload))}\n"
 
 
 def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
-    hidden = hidden_names(flow, row.table)
+    hidden = hidden_names(flow, row.table, row.stage)
     facts = shown_row(row, hidden)
     return {**facts, "cause": row.cause, "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
 

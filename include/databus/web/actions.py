@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ from databus.web.problems import refused
 log = logging.getLogger(__name__)
 
 ANY = "*"
+
+_AGAIN_S = 1.0
+"""What was done is stored once more after so long: a request that comes again would do it again."""
+
 IfMatch = Annotated[
     str | None,
     Header(
@@ -148,6 +153,12 @@ def act(installation: Installation, access: Access, call: ActionCall, work: Work
             with suppress(DatabusError):
                 actions.drop(request, attempt)
             raise
-        actions.end(request, attempt, ActionAnswer(200, done))
+        answer = ActionAnswer(200, done)
+        try:
+            actions.end(request, attempt, answer)
+        except DatabusError:
+            log.warning("flow %s: the answer of %s under key %r is stored once more", flow.name, call.name, request.key)
+            time.sleep(_AGAIN_S)
+            actions.end(request, attempt, answer)
     log.info("flow %s: %s by %s through the API", flow.name, call.name, call.who)
     return JSONResponse(done)

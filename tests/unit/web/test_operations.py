@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,18 @@ from fastapi.routing import APIRoute
 from databus import DropColumns, Project, RenameColumns
 from databus.airflow import api
 from databus.core.batches.receipts import RejectedRow
+from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.errors.entries import all_entries
+from databus.ops.checkpoint import amend as mediation
 from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records.quarantine_causes import READ_BYTES
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
+from databus.web import actions as of_actions
+from databus.web import checkpoints
 from databus.web.problems import MEDIA_TYPE
 from tests.unit.web.operators_app import DAG, FLOW, Operators, operators_app
 
@@ -186,6 +191,36 @@ def test_a_request_that_failed_is_done_when_it_comes_again(app: Operators) -> No
     )
     hold(app, held(1))
     assert app.post("/quarantine/discard", key="k", reason="x", rows=1)["result"] == {"discarded": 1}
+
+
+def test_an_action_that_was_done_is_answered_though_a_server_goes_away(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise CheckpointUnavailableError("ZooKeeper does not answer")
+
+    pause, end, ends = mediation.pause, Actions.end, list[str]()
+
+    def paused_then_away(*asked: Any) -> Any:
+        made = pause(*asked)
+        monkeypatch.setattr(app.store, "history", away)
+        monkeypatch.setattr(checkpoints, "version_of", away)
+        return made
+
+    def at_the_second_try(actions: Actions, request: ActionRequest, attempt: str, answer: ActionAnswer) -> None:
+        ends.append(attempt)
+        if len(ends) == 1:
+            raise RecordingError("the records are away")
+        end(actions, request, attempt, answer)
+
+    monkeypatch.setattr(mediation, "pause", paused_then_away)
+    monkeypatch.setattr(Actions, "end", at_the_second_try)
+    monkeypatch.setattr(of_actions, "_AGAIN_S", 0.0)
+    done = app.post("/checkpoint/pause", key="once", reason="a")
+    assert (done["version"], "ada" in done["result"]["paused"], len(ends)) == (None, True, 2)
+    assert checkpoints._way_back(FLOW, SimpleNamespace(store=app.store)) is None  # type: ignore[arg-type]
+    assert app.post("/checkpoint/pause", key="once", reason="a") == done
+    assert len(app.notes) == 1
 
 
 def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
             count, newest = quarantine.require_number(flow, services, chosen, None)
             found = []
             if wanted.action == "replay" and count <= _JUDGED:
-                found = refusals(flow, services, quarantine.select(flow, services, chosen))
+                found = refusals(flow, services, quarantine.select_facts(flow, services, chosen))
         told = [
             {"batch": one.batch, "rows": one.rows, "code": one.error.code, "why": one.error.message,
              "hint": one.error.hint}

@@ -22,6 +22,8 @@ from databus.ops.checkpoint import amend as mediation
 from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
+from databus.records import quarantine as of_records
+from databus.records.quarantine import HeldRow
 from databus.records.quarantine_causes import READ_BYTES
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
@@ -330,6 +332,22 @@ def test_a_decision_about_other_rows_than_were_seen_is_refused(app: Operators) -
     assert (row["who"], row["why"]) == ("ada", "not needed")
     newest = app.get("/audit")["items"][0]
     assert (newest["action"], newest["subject"], newest["facts"]) == ("discarded", "quarantine", "3 rows")
+
+
+def test_a_preview_and_a_discard_read_no_payload(app: Operators, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(app, held(1, body="x" * 100), held(2))
+    read, made = list[str](), of_records._held
+
+    def noted(row: Any) -> HeldRow:
+        found = made(row)
+        read.append(found.payload)
+        return found
+
+    monkeypatch.setattr(of_records, "_held", noted)
+    monkeypatch.setattr("databus.web.quarantine.refusals", lambda *_: [])  # the batch of these rows was never moved
+    assert app.post("/quarantine/preview", action="replay")["rows"] == 2
+    assert app.post("/quarantine/discard", reason="x", rows=2)["result"] == {"discarded": 2}
+    assert read == [""] * 4
 
 
 def test_an_empty_choice_discards_nothing(app: Operators) -> None:

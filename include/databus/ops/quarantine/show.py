@@ -65,6 +65,12 @@ def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
         return rows.select(wanted)
 
 
+def select_facts(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
+    """Return the rows that are meant, oldest first, without their payloads."""
+    with held_rows(flow, services) as rows:
+        return [row for page in rows.facts(wanted) for row in page]
+
+
 def require_known(flow: Flow, services: Services, wanted: Selection) -> None:
     """Refuse to look for what no row of the flow can have: a misspelt name must not read as "no rows".
 
@@ -149,8 +155,8 @@ def discard(flow: Flow, services: Services, wanted: Selection, said: Attribution
         with held_rows(flow, services) as rows:
             held, pending, discarded = replace(wanted, state=HeldState.HELD), services.store.pending_plan(name), 0
             if pending is not None:
-                _refuse_taken(flow, pending, (row for page in rows.pages(held) for row in page))
-            for page in rows.pages(held):
+                _refuse_taken(flow, pending, (row for page in rows.facts(held) for row in page))
+            for page in rows.facts(held):
                 rows.discard(page, (said.who, said.why, services.clock.now()))
                 discarded += len(page)
     finally:

@@ -108,7 +108,7 @@ class Selection:
         event_ids: ids of rows.
         cause: text that the cause contains.
         limit: at most so many, oldest first; None for all.
-        whole_cause: whether `cause` is all of the cause, not a part of it.
+        whole_cause: whether `cause` is all of the cause or its kind, not a part of it.
         upto: number of the newest row that was seen: later ones are not meant; None for all.
     """
 
@@ -192,7 +192,7 @@ class HeldRows:
         if wanted.upto is not None:
             conditions.append(q.id <= wanted.upto)
         if wanted.cause is not None:
-            whole = q.cause == wanted.cause
+            whole = sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause)
             conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
         found = (
             sa.select(q.batch, q.id)

@@ -21,7 +21,7 @@ from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
-from databus.ops.quarantine.sample import hidden_names, shown_key, shown_payload, shown_row
+from databus.ops.quarantine.sample import hidden_names, shown_cause, shown_key, shown_payload, shown_row
 from databus.records.quarantine import HeldState, Selection
 from databus.records.quarantine_causes import QuarantineCauses, SampledRow, SampleWanted
 from databus.records.store import RecordStore
@@ -44,7 +44,7 @@ class Chosen(BaseModel):
 
     stage: str | None = Field(None, min_length=1, description='"check" or the name of a sink.')
     table: str | None = Field(None, min_length=1, description="database.table")
-    cause: str | None = Field(None, min_length=1, description="The cause, or a part of it unless `whole_cause` is set.")
+    cause: str | None = Field(None, min_length=1, description="A part of the cause; all of it, or its kind, with `whole_cause`.")
     whole_cause: bool = False
     events: list[str] | None = Field(None, min_length=1, max_length=10_000, description="Event ids of rows.")
     upto: int | None = Field(None, ge=0, description="Newest row that was seen, as the preview gave it.")
@@ -82,7 +82,7 @@ class SampleQuery(BaseModel):
     state: HeldState | None = HeldState.HELD
     stage: str | None = None
     table: str | None = None
-    cause: str | None = Field(None, description="The whole cause.")
+    cause: str | None = Field(None, description="The whole cause, or its kind.")
     event_id: str | None = None
 
     def wanted(self) -> SampleWanted:
@@ -114,7 +114,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         cursor: str = "",
         limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
     ) -> dict[str, Any]:
-        """Causes with the number of their rows, and rows by state and stage."""
+        """Kinds of causes with the number of their rows, and rows by state and stage."""
         after = place_of(cursor, (int,))
         flow = installation.found(dag_id).flow
         found = quarantine.causes_of(flow, Settings.from_environment(), state, after[0] if after else 0, limit + 1)
@@ -190,7 +190,7 @@ def _lines(flow: Flow, wanted: SampleWanted) -> Iterator[str]:
 def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
     hidden = hidden_names(flow, row.table, row.stage)
     facts = shown_row(row, hidden)
-    return {**facts, "cause": row.cause, "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
+    return {**facts, "cause": shown_cause(row, hidden), "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
 
 
 def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:

@@ -23,8 +23,10 @@ from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records import quarantine as of_records
+from databus.records.provenance import Provenance
 from databus.records.quarantine import HeldRow
 from databus.records.quarantine_causes import READ_BYTES
+from databus.records.quick_reader import RecordReader
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.web import actions as of_actions
@@ -260,6 +262,35 @@ def test_rows_by_cause_and_by_page(app: Operators) -> None:
     assert rest["next"] is None
     assert app.get("/quarantine/rows", cause="not_null")["items"] == []
     assert app.get("/quarantine/rows", 422, state="odd")["code"] == "request_refused"
+
+
+def refused(number: int, cause: str) -> RejectedRow:
+    return RejectedRow(f"r{number}", "shop.orders", f'{{"id":{number}}}', cause, "memory", f"b.1:{number}", "{}")
+
+
+def test_causes_are_told_by_kind_and_their_words_only_with_the_right_to_values(app: Operators) -> None:
+    parsing = "mapper_parsing_exception: failed to parse field [note] of type [long] in document with id 'ada{}@x.org'."
+    hold(app, *(refused(n, f"{parsing.format(n)} Preview of field's value: 'secret'") for n in range(3)))
+    hold(app, *(refused(n, f"record_too_large: {n}48999 bytes, topic orders takes 1000") for n in (3, 4)))
+    app.role = "viewer"
+    found = app.get("/quarantine")
+    assert [(c["cause"], c["rows"]) for c in found["items"]] == [
+        ("mapper_parsing_exception: field [note] of type [long]", 3), ("record_too_large: topic orders takes 1000", 2),
+    ]  # fmt: skip
+    with RecordReader(app.url) as records:
+        (row,) = Provenance(records).held(FLOW.name, ["r0"])
+    assert row["cause"] == found["items"][0]["cause"]
+    app.role = "editor"
+    kind = found["items"][0]["cause"]
+    rows = app.get("/quarantine/rows", cause=kind)["items"]
+    assert [row["cause"] for row in rows] == [kind] * 3  # the flow masks a column of the table
+    app.flow = FLOW.model_copy(update={"transforms": ()})
+    whole = app.get("/quarantine/rows", cause=kind)["items"][0]["cause"]
+    assert "secret" in whole
+    assert len(app.get("/quarantine/rows", cause=whole)["items"]) == 1
+    chosen = {"cause": kind, "whole_cause": True}
+    assert app.post("/quarantine/preview", action="discard", **chosen)["rows"] == 3
+    assert app.post("/quarantine/discard", reason="x", rows=3, **chosen)["result"] == {"discarded": 3}
 
 
 def test_values_are_for_those_who_may_see_them(app: Operators) -> None:

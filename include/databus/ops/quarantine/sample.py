@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any
 
 from databus.core.batches.receipts import CHECK
+from databus.core.batches.refusals import kind_of_cause
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
 from databus.ops.quarantine.exact_json import Written, dumps, loads, number
@@ -103,7 +104,7 @@ def shown_row(row: SampledRow, hidden: HiddenNames) -> dict[str, Any]:
     """Return a row as plain JSON; `payload` is null where it is too long to be shown, and `payload_chars` says so."""
     return {
         **{name: getattr(row, name) for name in ("event_id", "stage", "batch", "table", "cause", "position")},
-        "cause": _cut(row.cause),
+        "cause": _cut(shown_cause(row, hidden)),
         "key": shown_key(row.key, hidden),
         "state": str(row.state),
         "who": row.who or None,
@@ -124,6 +125,11 @@ def shown_payload(payload: str, hidden: HiddenNames) -> Any:
     except ValueError:
         return HIDDEN if hidden else payload
     return _without(found, hidden) if hidden else found
+
+
+def shown_cause(row: SampledRow, hidden: HiddenNames) -> str:
+    """Return a row's cause; only its kind where anything is hidden: servers quote ids and values."""
+    return kind_of_cause(row.stage, row.cause) if hidden else row.cause
 
 
 def shown_key(key: str | None, hidden: HiddenNames) -> str | None:

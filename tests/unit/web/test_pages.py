@@ -194,7 +194,13 @@ def test_rows_are_for_those_who_may_edit_the_dag_and_of_what_its_flow_wrote(
     found = client.get(images, params=place, headers=editor).raise_for_status().json()
     assert (found["before"], found["after"]["id"], found["after"]["data"]) == (None, "7", '{"a": [1]}')
     assert found["after"]["note"].endswith("… (8,000 characters)")
-    for other in ({**place, "place": "secrets:0:22"}, {**place, "sink": "search"}, {**place, "place": "index/7"}):
+    elsewhere = {**place, "sink": "nothing"}  # a sink of the flow, and another one wrote there
+    for other in (
+        {**place, "place": "secrets:0:22"},
+        {**place, "sink": "search"},
+        {**place, "place": "index/7"},
+        elsewhere,
+    ):
         refused = client.get(images, params=other, headers=editor)
         assert (refused.status_code, refused.json()["detail"]["code"]) == (404, "trace_not_recorded"), other
 

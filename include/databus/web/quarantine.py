@@ -44,7 +44,9 @@ class Chosen(BaseModel):
 
     stage: str | None = Field(None, min_length=1, description='"check" or the name of a sink.')
     table: str | None = Field(None, min_length=1, description="database.table")
-    cause: str | None = Field(None, min_length=1, description="A part of the cause; all of it, or its kind, with `whole_cause`.")
+    cause: str | None = Field(
+        None, min_length=1, description="A part of the cause; all of it, or its kind, with `whole_cause`."
+    )
     whole_cause: bool = False
     events: list[str] | None = Field(None, min_length=1, max_length=10_000, description="Event ids of rows.")
     upto: int | None = Field(None, ge=0, description="Newest row that was seen, as the preview gave it.")
@@ -190,7 +192,12 @@ def _lines(flow: Flow, wanted: SampleWanted) -> Iterator[str]:
 def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
     hidden = hidden_names(flow, row.table, row.stage)
     facts = shown_row(row, hidden)
-    return {**facts, "cause": shown_cause(row, hidden), "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
+    return {
+        **facts,
+        "cause": shown_cause(row, hidden),
+        "key": shown_key(row.key, hidden),
+        "payload": shown_payload(payload, hidden),
+    }
 
 
 def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:

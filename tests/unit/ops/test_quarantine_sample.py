@@ -33,7 +33,9 @@ def flow_of(*transforms: Any, sinks: Any = (Kafka(conn_id="k"),)) -> Flow:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("hiding", [Mask("email"), DropColumns("email"), Project("id")], ids=lambda each: str(each.kind))
+@pytest.mark.parametrize(
+    "hiding", [Mask("email"), DropColumns("email"), Project("id")], ids=lambda each: str(each.kind)
+)
 def test_what_is_hidden_now_is_hidden_in_every_form(form: str, hiding: Any) -> None:
     payload = json.dumps(FORMS[form])
     for flow in (flow_of(hiding), flow_of(sinks=(Kafka(conn_id="k", transforms=(hiding,)),))):
@@ -63,12 +65,18 @@ def test_a_sinks_names_and_those_from_before_it_renamed_are_hidden() -> None:
 
 
 def test_a_checks_rows_are_hidden_by_what_every_sink_that_takes_them_hides() -> None:
-    masking, keeping = Kafka(conn_id="k", name="a", transforms=(Mask("email", "phone"),)), Kafka(conn_id="k", name="b", transforms=(Project("id"),))
+    masking, keeping = (
+        Kafka(conn_id="k", name="a", transforms=(Mask("email", "phone"),)),
+        Kafka(conn_id="k", name="b", transforms=(Project("id"),)),
+    )
     other = Kafka(conn_id="k", name="c", routes=("shop.orders",))
     hidden = hidden_names(flow_of(sinks=(masking, keeping, other)), TABLE)
     assert (hidden.names, hidden.kept) == ({"email", "phone"}, None)
     assert not hidden_names(flow_of(sinks=(masking, Kafka(conn_id="k", name="all"))), TABLE)
-    assert hidden_names(flow_of(sinks=(masking, Kafka(conn_id="k", name="all"))), TABLE, "a").names == {"email", "phone"}
+    assert hidden_names(flow_of(sinks=(masking, Kafka(conn_id="k", name="all"))), TABLE, "a").names == {
+        "email",
+        "phone",
+    }
     assert not hidden_names(flow_of(sinks=(masking, Kafka(conn_id="k", name="all"))), TABLE, "all")
 
 

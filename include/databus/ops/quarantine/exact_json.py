@@ -29,7 +29,9 @@ def dumps(found: Any) -> str:
     if isinstance(found, Written):
         return str(found)
     if isinstance(found, Mapping):
-        return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{dumps(each)}' for name, each in found.items())}}}"
+        return (
+            f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{dumps(each)}' for name, each in found.items())}}}"
+        )
     if isinstance(found, list):
         return f"[{','.join(map(dumps, found))}]"
     return json.dumps(found, ensure_ascii=False)

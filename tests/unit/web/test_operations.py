@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,8 @@ from databus.core.errors.entries import all_entries
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
-from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records import quarantine as of_records
+from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records.provenance import Provenance
 from databus.records.quarantine import HeldRow
 from databus.records.quarantine_causes import READ_BYTES
@@ -31,6 +32,7 @@ from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.web import actions as of_actions
 from databus.web import checkpoints
+from databus.web import installation as of_web
 from databus.web.problems import MEDIA_TYPE
 from tests.unit.web.operators_app import DAG, FLOW, Operators, operators_app
 
@@ -102,6 +104,25 @@ def test_a_server_that_is_away_is_no_defect(app: Operators, monkeypatch: pytest.
     answer = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert "secret" not in answer.text
+
+
+def test_requests_that_wait_for_servers_leave_threads_to_airflow(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_web, "_free", threading.BoundedSemaphore(1))
+    load, inner = app.store.load, list[Any]()
+
+    def asked_while_one_waits(*asked: Any) -> Any:
+        if not inner:
+            inner.append(None)
+            inner[0] = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
+        return load(*asked)
+
+    monkeypatch.setattr(app.store, "load", asked_while_one_waits)
+    assert app.get("/checkpoint")["flow"] == FLOW.name
+    assert (inner[0].status_code, inner[0].headers["retry-after"]) == (503, "5")
+    assert (inner[0].json()["code"], inner[0].json()["retryable"]) == ("request_refused", True)
+    assert app.get("/checkpoint")["flow"] == FLOW.name
 
 
 def test_a_pause_and_its_end_are_in_history_audit_and_airflows_log(app: Operators) -> None:

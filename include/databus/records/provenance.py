@@ -126,8 +126,8 @@ class Provenance:
         names, values = _listed(event_ids[:_MOST_EVENTS])
         with self._records.snapshot() as select:
             rows = select(
-                "SELECT event_id, stage, cause_class AS cause, batch, last_held_at, table_name, key FROM databus_quarantine "  # noqa: S608
-                f"WHERE flow = :flow AND event_id IN ({names})",
+                "SELECT event_id, stage, cause_class AS cause, batch, last_held_at, table_name, key "  # noqa: S608
+                f"FROM databus_quarantine WHERE flow = :flow AND event_id IN ({names})",
                 flow=flow,
                 **values,
             )

@@ -90,7 +90,7 @@ def headers(if_match: str | None, key: str | None, *, versioned: bool) -> Action
         versioned: whether If-Match is needed.
 
     Raises:
-        RequestRefusedError: one is missing or too long, or If-Match is empty: a client without a version has not said *.
+        RequestRefusedError: one is missing or too long, or If-Match is empty, which is not *.
     """
     if not key or len(key) > 200 or not key.isprintable():
         raise refused(400, "no Idempotency-Key of 1 to 200 characters was sent", "Send a random UUID.")

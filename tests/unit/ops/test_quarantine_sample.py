@@ -28,8 +28,9 @@ FORMS: dict[str, Any] = {
 FORMS["schemas"] = {"schema": {"fields": [{"field": "email"}]}, "payload": FORMS["debezium"]}
 
 
-def flow_of(*transforms: Any, sinks: Any = (Kafka(conn_id="k"),)) -> Flow:
-    return Flow(name="people", source=Mock(tables=(TABLE,), rows=1), transforms=transforms, sinks=sinks)
+def flow_of(*transforms: Any, sinks: tuple[Kafka, ...] = ()) -> Flow:
+    source, every = Mock(tables=(TABLE,), rows=1), sinks or (Kafka(conn_id="k"),)
+    return Flow(name="people", source=source, transforms=transforms, sinks=every)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""JSON with numbers as they are written: a DECIMAL or BIGINT that a double rounds is another value than the one held."""
+"""JSON with numbers as they are written: a DECIMAL or BIGINT that a double rounds is not the value that is held."""
 
 from __future__ import annotations
 

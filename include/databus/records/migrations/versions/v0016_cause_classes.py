@@ -6,6 +6,8 @@ Revises: 0015
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -32,6 +34,6 @@ def upgrade() -> None:
     op.execute("UPDATE databus_schema SET version = 16")
 
 
-def _behind(held: sa.TableClause, after: int) -> sa.Select[tuple[int, str, str]]:
+def _behind(held: sa.TableClause, after: int) -> Any:
     c = held.c
     return sa.select(c.id, c.stage, c.cause).where(c.id > after).order_by(c.id).limit(_CHUNK)

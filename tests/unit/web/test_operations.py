@@ -238,6 +238,11 @@ def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="is being done") as told:
             actions.begin(request, now + timedelta(minutes=1))
         assert told.value.code == "action_open"  # type: ignore[attr-defined]
+        # One that takes over what still runs, and fails, gives it back.
+        third, _ = actions.begin(request, now + timedelta(hours=2))
+        actions.drop(request, third)
+        with pytest.raises(Exception, match="is being done"):
+            actions.begin(request, now + timedelta(minutes=2))
         # One that was cut off is done by the next; what the first finds then is not stored.
         second, _ = actions.begin(request, now + timedelta(hours=2))
         actions.end(request, attempt, ActionAnswer(200, {"by": "first"}))

@@ -30,8 +30,14 @@ export function CheckpointPage({ dagId }: { dagId: string }) {
   }, [dagId, fold]);
   useEffect(() => {
     const leave = new AbortController();
-    void look(leave.signal);
-    const timer = window.setInterval(() => void look(leave.signal), REFRESH_MS);
+    let busy = false;  // a server that hangs must not get a second request from this page
+    const tick = async () => {
+      if (busy) return;
+      busy = true;
+      try { await look(leave.signal); } finally { busy = false; }
+    };
+    void tick();
+    const timer = window.setInterval(() => void tick(), REFRESH_MS);
     return () => { leave.abort(); window.clearInterval(timer); };
   }, [look]);
   const styles = <style>{THEME + OPERATORS}</style>;

@@ -128,7 +128,7 @@ function Decide(props: { dagId: string; flow: string; action: "replay" | "discar
   const ready = seen !== undefined && seen.rows > 0 && reason.trim() !== "" && (action === "replay" || typed === flow) && !busy;
   const go = (event: FormEvent) => {
     event.preventDefault();
-    if (ready) void attempt(async () => setDone(await post(dagId, `/quarantine/${action}`, { ...which, reason, rows: seen.rows }, seen.key)));
+    if (ready) void attempt(async () => setDone(await post(dagId, `/quarantine/${action}`, { ...which, reason, rows: seen.rows, upto: seen.upto }, seen.key)));
   };
   const leave = () => props.close(done !== undefined);
   const verb = action === "replay" ? "Replay" : "Discard";

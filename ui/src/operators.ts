@@ -39,7 +39,7 @@ export type HeldRow = {
   event_id: string; stage: string; batch: number; table: string; key: string | null; cause: string; position: string;
   state: string; who: string | null; why: string | null; held_at: string; payload: unknown; payload_chars: number;
 };
-export type Judged = { action: string; rows: number; judged: boolean; refused: { batch: number; rows: number; why: string; hint: string }[] };
+export type Judged = { action: string; rows: number; upto: number; judged: boolean; refused: { batch: number; rows: number; why: string; hint: string }[] };
 export type Replayed = { number: number; batch: number; replayed: number; held: number; discarded: number };
 
 export function pathOf(dagId: string, below: string): string {

@@ -11,7 +11,13 @@ export function useRefresh(look: (signal: AbortSignal) => Promise<void>, on: unk
   newest.current = look;
   useEffect(() => {
     const leave = new AbortController();
-    const shown = () => { if (!document.hidden) void newest.current(leave.signal); };
+    let busy = false;  // a server that hangs must not get a second request from this page
+    const look = async () => {
+      if (document.hidden || busy) return;
+      busy = true;
+      try { await newest.current(leave.signal); } finally { busy = false; }
+    };
+    const shown = () => void look();
     shown();
     document.addEventListener("visibilitychange", shown);
     const timer = EVERY[every] ? window.setInterval(shown, EVERY[every]) : 0;

@@ -60,7 +60,7 @@ def access(lists: Callable[..., Any]) -> Access:
     return Access(
         lists=lists,
         sees=requires_access_dag("GET"),
-        values=requires_access_dag("GET", DagAccessEntity.XCOM),
+        values=requires_access_dag("PUT"),
         audits=requires_access_dag("GET", DagAccessEntity.AUDIT_LOG),
         changes=requires_access_dag("PUT"),
         who=who,

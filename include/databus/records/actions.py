@@ -63,6 +63,7 @@ class Actions:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
+        self._taken_over: dict[str, tuple[str, datetime]] = {}
 
     def begin(self, request: ActionRequest, now: datetime) -> tuple[str, ActionAnswer | None]:
         """Take an action up, or return the answer that its key got before.
@@ -106,6 +107,7 @@ class Actions:
             )
             if took.rowcount != 1:
                 raise self._open(request, now)
+            self._taken_over[attempt] = found["attempt"], found["begun_at"]
         return attempt, None
 
     def end(self, request: ActionRequest, attempt: str, answer: ActionAnswer) -> None:
@@ -116,11 +118,16 @@ class Actions:
             connection.execute(t.actions.update().where(mine).values(status=answer.status, answer=answer.body))
 
     def drop(self, request: ActionRequest, attempt: str) -> None:
-        """Forget an attempt that changed nothing and may be repeated under the same key."""
+        """Forget an attempt that changed nothing and may be repeated under the same key.
+
+        What it took over is given back: the former attempt may still run, and its answer is stored then.
+        """
         c = t.actions.c
         mine = (c.flow == request.flow) & (c.key == request.key) & (c.attempt == attempt) & c.status.is_(None)
+        former = self._taken_over.get(attempt)
+        forget = t.actions.update().values(attempt=former[0], begun_at=former[1]) if former else t.actions.delete()
         with self._store.transaction() as connection:
-            connection.execute(t.actions.delete().where(mine))
+            connection.execute(forget.where(mine))
 
     @staticmethod
     def _open(request: ActionRequest, since: datetime) -> ActionOpenError:

@@ -19,13 +19,13 @@ READ_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class CauseCount:
-    """Rows of a flow with one cause.
+    """Rows of a flow with one kind of cause.
 
     Attributes:
         number: place in the order of causes: the oldest row's; a page goes on behind it.
         stage: "check", or the name of the sink that refused them.
         table: `database.table`.
-        cause: why they are held.
+        cause: kind of the cause, without ids and values of rows.
         rows: how many.
         first_held_at: when the first of them was held back.
         last_held_at: when one was last held back.
@@ -95,7 +95,7 @@ class SampleWanted:
         state: what became of them.
         stage: "check" or a sink's name.
         table: `database.table`.
-        cause: the whole cause, not a part of it.
+        cause: the whole cause or its kind, not a part of it.
         event_id: id of one row.
     """
 
@@ -130,12 +130,12 @@ class QuarantineCauses:
         first = sa.func.min(q.id)
         wanted = (
             sa.select(
-                first.label("number"), q.stage, q.table_name, q.cause, sa.func.count().label("rows"),
+                first.label("number"), q.stage, q.table_name, q.cause_class, sa.func.count().label("rows"),
                 sa.func.min(q.first_held_at), sa.func.max(q.last_held_at), sa.func.max(q.batch),
             )
             .select_from(_decided())
             .where(q.flow == self._flow, *_in_state(state))
-            .group_by(q.stage, q.table_name, q.cause)
+            .group_by(q.stage, q.table_name, q.cause_class)
             .having(first > after)
             .order_by(first)
             .limit(limit)
@@ -153,8 +153,10 @@ class QuarantineCauses:
             most_chars: longest payload that is read, in characters.
         """
         q, d = t.quarantine.c, t.quarantine_decisions.c
-        asked = ((q.stage, wanted.stage), (q.table_name, wanted.table), (q.cause, wanted.cause))
-        given = [column == value for column, value in (*asked, (q.event_id, wanted.event_id)) if value is not None]
+        asked = ((q.stage, wanted.stage), (q.table_name, wanted.table), (q.event_id, wanted.event_id))
+        given = [column == value for column, value in asked if value is not None]
+        if wanted.cause is not None:
+            given.append(sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause))
         chars = sa.func.length(q.payload)
         query = (
             sa.select(

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.refusals import kind_of_cause
 from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.protocols.recorder import Clock
@@ -301,6 +302,7 @@ def _quarantine_row(flow: str, batch: int, plan_hash: str, row: RejectedRow, now
         "table_name": row.table,
         "key": row.key,
         "cause": row.cause,
+        "cause_class": kind_of_cause(row.stage, row.cause),
         "position": row.position,
         "payload": row.payload,
         "plan_hash": plan_hash or None,

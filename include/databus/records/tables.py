@@ -129,6 +129,7 @@ quarantine = sa.Table(
     sa.Column("position", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
     sa.Column("plan_hash", sa.String(64)),  # of that batch's plan; NULL in entries from before it was kept
+    sa.Column("cause_class", sa.Text),  # kind of the cause, without ids and values of the row
     sa.Column("first_held_at", UtcDateTime, nullable=False),
     sa.Column("last_held_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),

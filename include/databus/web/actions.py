@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ from databus.web.problems import refused
 log = logging.getLogger(__name__)
 
 ANY = "*"
+
+_AGAIN_S = 1.0
+"""What was done is stored once more after so long: a request that comes again would do it again."""
+
 IfMatch = Annotated[
     str | None,
     Header(
@@ -85,13 +90,16 @@ def headers(if_match: str | None, key: str | None, *, versioned: bool) -> Action
         versioned: whether If-Match is needed.
 
     Raises:
-        RequestRefusedError: one is missing or too long.
+        RequestRefusedError: one is missing or too long, or If-Match is empty, which is not *.
     """
     if not key or len(key) > 200 or not key.isprintable():
         raise refused(400, "no Idempotency-Key of 1 to 200 characters was sent", "Send a random UUID.")
-    if not if_match and versioned:
-        raise refused(428, "no If-Match was sent", "Send the ETag of the checkpoint that you looked at, or *.")
-    seen = (if_match or ANY).strip().removeprefix("W/").strip('"')
+    asked = ANY if if_match is None and not versioned else if_match or ""
+    seen = asked.strip().removeprefix("W/").strip('"').strip()
+    if not seen:
+        raise refused(
+            428, "no If-Match was sent, or an empty one", "Send the ETag of the checkpoint that you looked at, or *."
+        )
     return ActionHeaders(key, "" if seen == ANY else seen)
 
 
@@ -145,6 +153,12 @@ def act(installation: Installation, access: Access, call: ActionCall, work: Work
             with suppress(DatabusError):
                 actions.drop(request, attempt)
             raise
-        actions.end(request, attempt, ActionAnswer(200, done))
+        answer = ActionAnswer(200, done)
+        try:
+            actions.end(request, attempt, answer)
+        except DatabusError:
+            log.warning("flow %s: the answer of %s under key %r is stored once more", flow.name, call.name, request.key)
+            time.sleep(_AGAIN_S)
+            actions.end(request, attempt, answer)
     log.info("flow %s: %s by %s through the API", flow.name, call.name, call.who)
     return JSONResponse(done)

@@ -42,7 +42,7 @@ def create_app(
 
     from databus import __version__
     from databus.ops.flows.overview import flows_view
-    from databus.ops.runs.view import docs_page, run_view
+    from databus.ops.runs.view import docs_page, flow_of_run, run_view
 
     # The description of the routes would be open: it is left out.
     app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -68,15 +68,18 @@ def create_app(
     def run(dag_id: str, run_id: str) -> dict[str, Any]:
         """Inputs and outputs of one run; 404 when nothing is recorded of it."""
         with recorded():
-            found = run_view(dag_id, run_id)
-        if found is None:
+            flow = flow_of_run(dag_id, run_id)
+            found = flow and run_view(flow, run_id)
+        if not found:
             raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
         return found
 
     @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs", response_class=FileResponse, response_model=None)
     def data_docs(dag_id: str, run_id: str) -> FileResponse:
         """The run's page of Data Docs; 404 when there is none."""
-        page = docs_page(dag_id, run_id)
+        with recorded():
+            flow = flow_of_run(dag_id, run_id)
+        page = docs_page(flow, run_id) if flow else None
         if page is None:
             raise HTTPException(404, {"code": "no_data_docs", "message": f"there are no Data Docs of run {run_id}"})
         return FileResponse(page, media_type="text/html", headers={"Content-Security-Policy": _APART})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -10,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from databus import __version__
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.state.amendments import Action
 from databus.ops.checkpoint import accept as accepting
@@ -229,10 +231,15 @@ def _outputs(found: list[accepting.ChangedSinkOutputs]) -> list[dict[str, Any]]:
 
 
 def _stands(flow: Flow, services: Services) -> dict[str, Any]:
-    return {"version": version_of(flow.name, services.store)}
+    """Return the version now; None where the store went away: the action is done, and its answer must not fail."""
+    with suppress(DatabusError):
+        return {"version": version_of(flow.name, services.store)}
+    return {"version": None}
 
 
 def _way_back(flow: Flow, services: Services) -> dict[str, Any] | None:
-    """Return the entry to restore for the flow to stand where it stood; None where the history does not keep it."""
-    newest = services.store.history(flow.name, 2)
-    return {"action": "restore", "entry": newest[1].number} if len(newest) > 1 else None
+    """Return the entry to restore for the flow to stand where it stood; None where the history cannot say it."""
+    with suppress(DatabusError):
+        newest = services.store.history(flow.name, 2)
+        return {"action": "restore", "entry": newest[1].number} if len(newest) > 1 else None
+    return None

@@ -6,6 +6,7 @@ stored its DAG.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.ops.services import open_services
 from databus.runtime.context import Services
+from databus.web.problems import refused
+
+AT_ONCE = 16
+"""Requests of a process that may wait for servers at once: Airflow's own share its 40 threads."""
+
+_free = threading.BoundedSemaphore(AT_ONCE)
 
 Guard = Callable[..., Any]
 """A FastAPI dependency that refuses a request; finds the DAG in the path's `dag_id`."""
@@ -93,7 +100,13 @@ class Installation:
         Raises:
             ConfigError: the DAG is no flow's.
             CheckpointUnavailableError: ZooKeeper does not answer.
+            RequestRefusedError: so many requests wait for servers that Airflow's own would have to.
         """
         flow = self.found(dag_id).flow
-        with open_services(flow, self.connections, records=records) as services:
-            yield flow, services
+        if not _free.acquire(blocking=False):
+            raise refused(503, f"{AT_ONCE} requests of flows' pages and of the API wait for servers", "Try again.")
+        try:
+            with open_services(flow, self.connections, records=records) as services:
+                yield flow, services
+        finally:
+            _free.release()

@@ -86,6 +86,7 @@ def refused(status: int, message: str, hint: str) -> RequestRefusedError:
     """Return the refusal of a request with its HTTP status."""
     error = RequestRefusedError(message, hint=hint)
     error.status = status
+    error.retryable = status == 503
     return error
 
 

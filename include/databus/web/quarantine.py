@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
@@ -17,10 +17,11 @@ from databus.core.errors.batch import ReplaysRefusedError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
-from databus.ops.quarantine.sample import hidden_names, shown_key, shown_payload, shown_row
+from databus.ops.quarantine.sample import hidden_names, shown_cause, shown_key, shown_payload, shown_row
 from databus.records.quarantine import HeldState, Selection
 from databus.records.quarantine_causes import QuarantineCauses, SampledRow, SampleWanted
 from databus.records.store import RecordStore
@@ -41,16 +42,19 @@ class Chosen(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    stage: str | None = Field(None, description='"check" or the name of a sink.')
-    table: str | None = Field(None, description="database.table")
-    cause: str | None = Field(None, description="The cause, or a part of it unless `whole_cause` is set.")
+    stage: str | None = Field(None, min_length=1, description='"check" or the name of a sink.')
+    table: str | None = Field(None, min_length=1, description="database.table")
+    cause: str | None = Field(
+        None, min_length=1, description="A part of the cause; all of it, or its kind, with `whole_cause`."
+    )
     whole_cause: bool = False
-    events: list[str] = Field([], max_length=10_000, description="Event ids of rows.")
+    events: list[str] | None = Field(None, min_length=1, max_length=10_000, description="Event ids of rows.")
+    upto: int | None = Field(None, ge=0, description="Newest row that was seen, as the preview gave it.")
 
     def selection(self) -> Selection:
         """Return the rows as the records select them."""
-        events, cause = tuple(self.events), self.cause
-        return Selection(HeldState.HELD, self.stage, self.table, events, cause, whole_cause=self.whole_cause)
+        events, cause, whole = tuple(self.events or ()), self.cause, self.whole_cause
+        return Selection(HeldState.HELD, self.stage, self.table, events, cause, whole_cause=whole, upto=self.upto)
 
 
 class ChosenPreview(Chosen):
@@ -60,10 +64,16 @@ class ChosenPreview(Chosen):
 
 
 class Decision(Chosen, Asked):
-    """Body of a replay or discard."""
+    """Body of a replay."""
 
     rows: int | None = Field(None, ge=0, description="How many rows were seen: another number is refused.")
     accept: bool = Field(False, description="replay: also where markers have expired or a topic is compacted.")
+
+
+class Discard(Decision):
+    """Body of a discard, which has no way back: an empty choice is all rows, and their number has to be known."""
+
+    rows: int = Field(ge=0, description="How many rows were seen: another number is refused.")
 
 
 class SampleQuery(BaseModel):
@@ -74,7 +84,7 @@ class SampleQuery(BaseModel):
     state: HeldState | None = HeldState.HELD
     stage: str | None = None
     table: str | None = None
-    cause: str | None = Field(None, description="The whole cause.")
+    cause: str | None = Field(None, description="The whole cause, or its kind.")
     event_id: str | None = None
 
     def wanted(self) -> SampleWanted:
@@ -106,7 +116,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         cursor: str = "",
         limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
     ) -> dict[str, Any]:
-        """Causes with the number of their rows, and rows by state and stage."""
+        """Kinds of causes with the number of their rows, and rows by state and stage."""
         after = place_of(cursor, (int,))
         flow = installation.found(dag_id).flow
         found = quarantine.causes_of(flow, Settings.from_environment(), state, after[0] if after else 0, limit + 1)
@@ -121,7 +131,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         flow = installation.found(dag_id).flow
         with RecordStore(Settings.from_environment().records_url) as store:
             found = QuarantineCauses(store, flow.name).rows(wanted.wanted(), after[0] if after else 0, limit + 1)
-        shown = [shown_row(row, hidden_names(flow, row.table)) for row in found]
+        shown = [shown_row(row, hidden_names(flow, row.table, row.stage)) for row in found]
         return page(shown, limit, [(row.number,) for row in found])
 
     @made.get("/export", dependencies=[Depends(access.values)], response_class=StreamingResponse)
@@ -138,16 +148,17 @@ def router(access: Access, installation: Installation) -> APIRouter:
         with installation.opened(dag_id) as (flow, services):
             chosen = wanted.selection()
             quarantine.require_known(flow, services, chosen)
-            count = quarantine.require_number(flow, services, chosen, None)
+            count, newest = quarantine.require_number(flow, services, chosen, None)
             found = []
             if wanted.action == "replay" and count <= _JUDGED:
-                found = refusals(flow, services, quarantine.select(flow, services, chosen))
+                found = refusals(flow, services, quarantine.select_facts(flow, services, chosen))
         told = [
             {"batch": one.batch, "rows": one.rows, "code": one.error.code, "why": one.error.message,
              "hint": one.error.hint}
             for one in found
         ]  # fmt: skip
-        return {"action": wanted.action, "rows": count, "refused": told, "judged": count <= _JUDGED}
+        counted = {"rows": count, "upto": newest, "judged": count <= _JUDGED}
+        return {"action": wanted.action, "refused": told, **counted}
 
     @made.post("/replay", dependencies=changes)
     def replay(
@@ -162,7 +173,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 
     @made.post("/discard", dependencies=changes)
     def discard(
-        dag_id: str, wanted: Decision, idempotency_key: IdempotencyKey = None, name_of: str = who
+        dag_id: str, wanted: Discard, idempotency_key: IdempotencyKey = None, name_of: str = who
     ) -> JSONResponse:
         """Decide that held rows are never replayed; they stay listed, with who and why."""
         asked = headers(None, idempotency_key, versioned=False)
@@ -175,22 +186,33 @@ def router(access: Access, installation: Installation) -> APIRouter:
 def _lines(flow: Flow, wanted: SampleWanted) -> Iterator[str]:
     with RecordStore(Settings.from_environment().records_url) as store:
         for row, payload in QuarantineCauses(store, flow.name).whole(wanted):
-            yield f"{json.dumps(_whole(flow, row, payload), ensure_ascii=False)}\n"
+            yield f"{dumps(_whole(flow, row, payload))}\n"
 
 
 def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
-    hidden = hidden_names(flow, row.table)
+    hidden = hidden_names(flow, row.table, row.stage)
     facts = shown_row(row, hidden)
-    return {**facts, "cause": row.cause, "key": shown_key(row.key, hidden), "payload": shown_payload(payload, hidden)}
+    return {
+        **facts,
+        "cause": shown_cause(row, hidden),
+        "key": shown_key(row.key, hidden),
+        "payload": shown_payload(payload, hidden),
+    }
+
+
+def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:
+    """Return the rows that were seen; what is held from now on is not among them."""
+    chosen = wanted.selection()
+    quarantine.require_known(flow, services, chosen)
+    _, newest = quarantine.require_number(flow, services, chosen, wanted.rows)
+    return replace(chosen, upto=newest)
 
 
 def _replayed(flow: Flow, services: Services, call: ActionCall, of: tuple[Installation, DagFlow]) -> Mapping[str, Any]:
     installation, found = of
     wanted = call.asked
     assert isinstance(wanted, Decision)  # noqa: S101 - the route's own body
-    chosen = wanted.selection()
-    quarantine.require_known(flow, services, chosen)
-    quarantine.require_number(flow, services, chosen, wanted.rows)
+    chosen = _seen(flow, services, wanted)
     said = call.said("a replay of rows in quarantine", consents=wanted.accept)
     identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
     spark = installation.spark(found.spark_conn_id, f"{services.settings.installation}/{flow.name}.replay")
@@ -207,9 +229,7 @@ def _replayed(flow: Flow, services: Services, call: ActionCall, of: tuple[Instal
 def _discarded(flow: Flow, services: Services, call: ActionCall) -> Mapping[str, Any]:
     wanted = call.asked
     assert isinstance(wanted, Decision)  # noqa: S101 - the route's own body
-    chosen = wanted.selection()
-    quarantine.require_known(flow, services, chosen)
-    quarantine.require_number(flow, services, chosen, wanted.rows)
+    chosen = _seen(flow, services, wanted)
     said = call.said("the decision to discard rows in quarantine")
     return {"result": {"discarded": quarantine.discard(flow, services, chosen, said)}}
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 """Traces that run at once in a process: each may read from several servers."""
 
+_WAITING = 4
+"""Traces that wait for these, each in a thread that Airflow's own requests lack; more are refused at once."""
+
 _WAIT_S = 20.0
 _LONGEST = 2_000
 
@@ -37,15 +40,29 @@ def add_trace_page(app: FastAPI, readable: Readable, editing: Guard, connections
 
     from databus.ops.trace.view import TracePage
 
-    free = threading.BoundedSemaphore(_AT_ONCE)
+    free, let_in = threading.BoundedSemaphore(_AT_ONCE), threading.BoundedSemaphore(_AT_ONCE + _WAITING)
     seen = Depends(readable)
     asked, of_sink, at_place = (Query(min_length=1, max_length=_LONGEST) for _ in range(3))
     of_table = Query("", max_length=_LONGEST)
 
     def answer(ask: Any) -> dict[str, Any]:
-        if not free.acquire(timeout=_WAIT_S):
-            busy = f"{_AT_ONCE} traces have been running for {_WAIT_S:g} seconds"
-            raise HTTPException(503, {"code": "trace_busy", "message": busy, "hint": "Try again."})
+        if not let_in.acquire(blocking=False):
+            raise busy(f"{_AT_ONCE} traces are running, and {_WAITING} wait for them")
+        try:
+            if not free.acquire(timeout=_WAIT_S):
+                raise busy(f"{_AT_ONCE} traces have been running for {_WAIT_S:g} seconds")
+            try:
+                return traced(ask)
+            finally:
+                free.release()
+        finally:
+            let_in.release()
+
+    def busy(message: str) -> HTTPException:
+        detail = {"code": "trace_busy", "message": message, "hint": "Try again."}
+        return HTTPException(503, detail, {"Retry-After": "5"})
+
+    def traced(ask: Any) -> dict[str, Any]:
         try:
             found: dict[str, Any] = ask(TracePage(connections, Settings.from_environment()))
         except DatabusError as error:
@@ -54,8 +71,6 @@ def add_trace_page(app: FastAPI, readable: Readable, editing: Guard, connections
             raise HTTPException(status, {**detail_of(error), "looked_through": looked}) from error
         else:
             return found
-        finally:
-            free.release()
 
     def trace(q: str = asked, table: str = of_table, kind: Kind | None = None, dags: Any = seen) -> dict[str, Any]:
         """Journeys of what a text asks for; 404 when none is recorded, and what was looked through."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from databus import Flow, Mask, Memory, Mock
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.receipts import RejectedRow
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.times import SystemClock
@@ -114,3 +116,13 @@ def operators_app(folder: Path) -> Iterator[Operators]:
         of.client = TestClient(app, raise_server_exceptions=False)
         with patch.object(of_web, "open_services", services):
             yield of
+
+
+def held(number: int, cause: str = "not_null(total)", **after: object) -> RejectedRow:
+    payload = json.dumps({"op": "c", "before": None, "after": {"id": number, **after}})
+    return RejectedRow(f"e{number}", "shop.orders", f'{{"id":{number}}}', cause, "check", f"b.1:{number}", payload)
+
+
+def hold(app: Operators, *rows: RejectedRow) -> None:
+    with SqlRecorder.open(app.url) as recorder:
+        recorder.quarantine(FLOW.name, 3, rows)

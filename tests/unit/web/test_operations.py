@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
-from databus import DropColumns, Project, RenameColumns
-from databus.core.batches.receipts import RejectedRow
+from databus.airflow import api
+from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.errors.entries import all_entries
-from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
+from databus.ops.checkpoint import amend as mediation
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
-from databus.records.quarantine_causes import READ_BYTES
-from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
+from databus.web import actions as of_actions
+from databus.web import checkpoints
+from databus.web import installation as of_web
 from databus.web.problems import MEDIA_TYPE
-from tests.unit.web.operators_app import DAG, FLOW, Operators, operators_app
+from tests.unit.web.operators_app import DAG, FLOW, Operators, held, hold, operators_app
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -29,16 +33,6 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
     monkeypatch.setenv("DATABUS_RECORDS_URL", f"sqlite:///{tmp_path / 'records.db'}")
     with operators_app(tmp_path) as opened:
         yield opened
-
-
-def held(number: int, cause: str = "not_null(total)", **after: object) -> RejectedRow:
-    payload = json.dumps({"op": "c", "before": None, "after": {"id": number, **after}})
-    return RejectedRow(f"e{number}", "shop.orders", f'{{"id":{number}}}', cause, "check", f"b.1:{number}", payload)
-
-
-def hold(app: Operators, *rows: RejectedRow) -> None:
-    with SqlRecorder.open(app.url) as recorder:
-        recorder.quarantine(FLOW.name, 3, rows)
 
 
 def test_every_route_has_a_guard_and_those_that_change_something_another(app: Operators) -> None:
@@ -89,6 +83,25 @@ def test_a_server_that_is_away_is_no_defect(app: Operators, monkeypatch: pytest.
     answer = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert "secret" not in answer.text
+
+
+def test_requests_that_wait_for_servers_leave_threads_to_airflow(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_web, "_free", threading.BoundedSemaphore(1))
+    load, inner = app.store.load, list[Any]()
+
+    def asked_while_one_waits(*asked: Any) -> Any:
+        if not inner:
+            inner.append(None)
+            inner[0] = app.client.get(f"/api/v1/dags/{DAG}/checkpoint")
+        return load(*asked)
+
+    monkeypatch.setattr(app.store, "load", asked_while_one_waits)
+    assert app.get("/checkpoint")["flow"] == FLOW.name
+    assert (inner[0].status_code, inner[0].headers["retry-after"]) == (503, "5")
+    assert (inner[0].json()["code"], inner[0].json()["retryable"]) == ("request_refused", True)
+    assert app.get("/checkpoint")["flow"] == FLOW.name
 
 
 def test_a_pause_and_its_end_are_in_history_audit_and_airflows_log(app: Operators) -> None:
@@ -154,6 +167,9 @@ def test_an_action_needs_json_a_key_and_the_moves_a_version(app: Operators) -> N
     keyless = app.client.post(f"{path}/pause", json={"reason": "x"})
     blind = app.client.post(f"{path}/rewind", json={"reason": "x", "batches": 1}, headers={"Idempotency-Key": "k"})
     assert [a.status_code for a in (form, text, other, keyless, blind)] == [415, 415, 403, 400, 428]
+    for unset in ('""', 'W/""', '" "', " "):  # `-H "If-Match: \\"$VERSION\\""` without a version is no "any"
+        assert app.post("/checkpoint/rewind", 428, match=unset, reason="x", batches=1)["code"] == "request_refused"
+        assert app.post("/checkpoint/pause", 428, match=unset, reason="x")["code"] == "request_refused"
     assert app.get("/checkpoint")["paused"] is None
     assert app.post("/checkpoint/pause", 422, reason=" ")["code"] == "reason_missing"
     assert app.post("/checkpoint/pause", 422, reason="")["code"] == "request_refused"
@@ -174,9 +190,41 @@ def test_a_request_that_comes_twice_is_done_once(app: Operators) -> None:
 
 
 def test_a_request_that_failed_is_done_when_it_comes_again(app: Operators) -> None:
-    assert app.post("/quarantine/discard", 422, key="k", reason="x", stage="no such")["code"] == "config_invalid"
+    assert (
+        app.post("/quarantine/discard", 422, key="k", reason="x", rows=1, stage="no such")["code"] == "config_invalid"
+    )
     hold(app, held(1))
-    assert app.post("/quarantine/discard", key="k", reason="x")["result"] == {"discarded": 1}
+    assert app.post("/quarantine/discard", key="k", reason="x", rows=1)["result"] == {"discarded": 1}
+
+
+def test_an_action_that_was_done_is_answered_though_a_server_goes_away(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise CheckpointUnavailableError("ZooKeeper does not answer")
+
+    pause, end, ends = mediation.pause, Actions.end, list[str]()
+
+    def paused_then_away(*asked: Any) -> Any:
+        made = pause(*asked)
+        monkeypatch.setattr(app.store, "history", away)
+        monkeypatch.setattr(checkpoints, "version_of", away)
+        return made
+
+    def at_the_second_try(actions: Actions, request: ActionRequest, attempt: str, answer: ActionAnswer) -> None:
+        ends.append(attempt)
+        if len(ends) == 1:
+            raise RecordingError("the records are away")
+        end(actions, request, attempt, answer)
+
+    monkeypatch.setattr(mediation, "pause", paused_then_away)
+    monkeypatch.setattr(Actions, "end", at_the_second_try)
+    monkeypatch.setattr(of_actions, "_AGAIN_S", 0.0)
+    done = app.post("/checkpoint/pause", key="once", reason="a")
+    assert (done["version"], "ada" in done["result"]["paused"], len(ends)) == (None, True, 2)
+    assert checkpoints._way_back(FLOW, SimpleNamespace(store=app.store)) is None  # type: ignore[arg-type]
+    assert app.post("/checkpoint/pause", key="once", reason="a") == done
+    assert len(app.notes) == 1
 
 
 def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
@@ -190,6 +238,11 @@ def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="is being done") as told:
             actions.begin(request, now + timedelta(minutes=1))
         assert told.value.code == "action_open"  # type: ignore[attr-defined]
+        # One that takes over what still runs, and fails, gives it back.
+        third, _ = actions.begin(request, now + timedelta(hours=2))
+        actions.drop(request, third)
+        with pytest.raises(Exception, match="is being done"):
+            actions.begin(request, now + timedelta(minutes=2))
         # One that was cut off is done by the next; what the first finds then is not stored.
         second, _ = actions.begin(request, now + timedelta(hours=2))
         actions.end(request, attempt, ActionAnswer(200, {"by": "first"}))
@@ -199,76 +252,21 @@ def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
         assert actions.begin(request, now)[0] == ""
 
 
-def test_rows_by_cause_and_by_page(app: Operators) -> None:
-    hold(app, *(held(n) for n in range(5)), *(held(n, "in_range(total)") for n in range(5, 8)))
-    found = app.get("/quarantine")
-    assert [(c["cause"], c["rows"], c["stage"]) for c in found["items"]] == [
-        ("not_null(total)", 5, "check"), ("in_range(total)", 3, "check"),
-    ]  # fmt: skip
-    assert (found["tally"], found["next"]) == ({"held": {"check": 8}}, None)
-    first = app.get("/quarantine", limit=1)
-    assert app.get("/quarantine", cursor=first["next"])["items"] == found["items"][1:]
-    page = app.get("/quarantine/rows", cause="not_null(total)", limit=3)
-    rest = app.get("/quarantine/rows", cause="not_null(total)", limit=3, cursor=page["next"])
-    assert [r["event_id"] for r in (*page["items"], *rest["items"])] == [f"e{n}" for n in range(5)]
-    assert rest["next"] is None
-    assert app.get("/quarantine/rows", cause="not_null")["items"] == []
-    assert app.get("/quarantine/rows", 422, state="odd")["code"] == "request_refused"
-
-
-def test_values_are_for_those_who_may_see_them(app: Operators) -> None:
-    hold(app, held(1, email="ann@example.org"))
-    app.role = "viewer"
-    assert "ann" not in json.dumps(app.get("/quarantine"))
-    for path in ("/quarantine/rows", "/quarantine/export", "/audit"):
-        app.get(path, 403)
-
-
-def test_what_the_flow_hides_now_is_hidden_in_what_was_held_before(app: Operators) -> None:
-    hold(app, held(1, email="ann@example.org", note={"email": "bea@example.org", "text": SCRIPT}))
-    (row,) = app.get("/quarantine/rows")["items"]
-    after = row["payload"]["after"]
-    assert (after["email"], after["note"]) == (HIDDEN, {"email": HIDDEN, "text": SCRIPT})
-    text = app.client.get(f"/api/v1/dags/{DAG}/quarantine/export")
-    assert (text.headers["content-type"], text.headers["x-content-type-options"]) == ("application/x-ndjson", "nosniff")
-    assert "example.org" not in text.text
-    assert json.loads(text.text)["payload"]["after"]["id"] == 1
-    app.flow = FLOW.model_copy(
-        update={"transforms": (DropColumns("email"), RenameColumns({"email": "mail"}), Project("id", "total"))}
-    )
-    hold(app, held(2, total=7, mail="x", other="y"))
-    shown = app.get("/quarantine/rows", event_id="e2")["items"][0]["payload"]["after"]
-    assert shown == {"id": 2, "total": 7, "mail": HIDDEN, "other": HIDDEN}
-
-
-def test_a_value_of_16_mib_is_neither_read_for_a_page_nor_lost_for_an_export(app: Operators) -> None:
-    large, long = "x" * (16 << 20), "y" * (MOST_CHARS + 1)
-    hold(app, held(1, body=large), held(2, body=long))
-    answer = app.client.get(f"/api/v1/dags/{DAG}/quarantine/rows")
-    assert len(answer.content) < READ_BYTES
-    first, second = answer.json()["items"]
-    assert (first["payload"], first["payload_chars"] > 16 << 20) == (None, True)
-    assert second["payload"]["after"]["body"] == f"{'y' * MOST_CHARS}… ({len(long)} characters)"
-    whole = app.client.get(f"/api/v1/dags/{DAG}/quarantine/export").text.splitlines()
-    assert json.loads(whole[0])["payload"]["after"]["body"] == large
-    assert json.loads(whole[1])["payload"]["after"]["body"] == long
-
-
-def test_a_decision_about_other_rows_than_were_seen_is_refused(app: Operators) -> None:
-    hold(app, held(1), held(2), held(3, "not_null(total), in_range(total)"))
-    chosen = {"cause": "not_null(total)", "whole_cause": True}
-    assert app.post("/quarantine/preview", action="discard", **chosen)["rows"] == 2
-    hold(app, held(4))
-    told = app.post("/quarantine/discard", 409, reason="x", rows=2, **chosen)
-    assert told["code"] == "quarantine_changed"
-    assert app.get("/quarantine")["tally"] == {"held": {"check": 4}}
-    done = app.post("/quarantine/discard", reason="not needed", rows=3, **chosen)
-    assert done["result"] == {"discarded": 3}
-    assert app.get("/quarantine")["tally"] == {"held": {"check": 1}, "discarded": {"check": 3}}
-    (row, *_) = app.get("/quarantine/rows", state="discarded")["items"]
-    assert (row["who"], row["why"]) == ("ada", "not needed")
-    newest = app.get("/audit")["items"][0]
-    assert (newest["action"], newest["subject"], newest["facts"]) == ("discarded", "quarantine", "3 rows")
+def test_values_need_the_right_to_edit_the_dag_as_airflow_is_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    entity = type("DagAccessEntity", (), {"XCOM": "xcom", "AUDIT_LOG": "audit"})
+    details = "airflow.api_fastapi.auth.managers.models.resource_details"
+    security = "airflow.api_fastapi.core_api.security"
+    for name, facts in (
+        (details, {"DagAccessEntity": entity}),
+        (security, {"get_user": lambda: None, "requires_access_dag": lambda *right: right}),
+    ):
+        monkeypatch.setitem(sys.modules, name, type(sys)(name))
+        for attribute, value in facts.items():
+            monkeypatch.setattr(sys.modules[name], attribute, value, raising=False)
+        for parent in (name.rpartition(".")[0], name.split(".")[0]):
+            monkeypatch.setitem(sys.modules, parent, sys.modules.get(parent, type(sys)(parent)))
+    asked = api.access(lambda: None)
+    assert (asked.values, asked.changes, asked.sees) == (("PUT",), ("PUT",), ("GET",))
 
 
 def test_what_is_not_there_yet_is_said(app: Operators) -> None:

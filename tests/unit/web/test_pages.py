@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,9 @@ from databus import DropColumns, Flow, Kafka, Mask, MysqlBinlog, Noop, NotNull
 from databus.connections.environment import EnvironmentConnections
 from databus.core.trace import Change, RowImages, Sighting
 from databus.ops.trace import log as trace_log
+from databus.ops.trace.view import TracePage
 from databus.records.recorder import SqlRecorder
+from databus.web import trace_page
 from databus.web.flow_page import add_flow_page
 from databus.web.trace_page import add_trace_page
 from tests.contract.record_samples import check, held, report
@@ -159,6 +162,34 @@ def test_what_is_not_found_names_what_was_looked_through(client: TestClient) -> 
     assert client.get(TRACE, params={"q": ""}).status_code == 422
 
 
+def test_traces_that_wait_leave_threads_to_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on, answers = threading.Semaphore(0), threading.Event(), list[int]()
+
+    def waits(*_: Any, **__: Any) -> dict[str, Any]:
+        begun.release()
+        goes_on.wait(30)
+        return {}
+
+    def ask() -> None:
+        answers.append(client.get(TRACE, params={"q": "bin.000001:150"}).status_code)
+
+    monkeypatch.setattr(TracePage, "trace", waits)
+    monkeypatch.setattr(trace_page, "_WAITING", 0)
+    running = [threading.Thread(target=ask) for _ in range(2)]
+    app = FastAPI()
+    add_trace_page(app, shown, edits, EnvironmentConnections({}))
+    with TestClient(app) as client:
+        for each in running:
+            each.start()
+        assert all(begun.acquire(timeout=30) for _ in running)
+        busy = client.get(TRACE, params={"q": "bin.000001:150"})
+        assert (busy.status_code, busy.json()["detail"]["code"]) == (503, "trace_busy")
+        goes_on.set()
+        for each in running:
+            each.join()
+    assert answers == [200, 200]
+
+
 def test_flows_of_dags_that_a_person_may_not_see_are_not_looked_through(client: TestClient) -> None:
     detail = client.get(TRACE, params={"q": "bin.000001:150"}, headers={"dags": "other"}).json()["detail"]
     assert detail["looked_through"] == {"flows": [], "not_readable": []}
@@ -194,7 +225,13 @@ def test_rows_are_for_those_who_may_edit_the_dag_and_of_what_its_flow_wrote(
     found = client.get(images, params=place, headers=editor).raise_for_status().json()
     assert (found["before"], found["after"]["id"], found["after"]["data"]) == (None, "7", '{"a": [1]}')
     assert found["after"]["note"].endswith("… (8,000 characters)")
-    for other in ({**place, "place": "secrets:0:22"}, {**place, "sink": "search"}, {**place, "place": "index/7"}):
+    elsewhere = {**place, "sink": "nothing"}  # a sink of the flow, and another one wrote there
+    for other in (
+        {**place, "place": "secrets:0:22"},
+        {**place, "sink": "search"},
+        {**place, "place": "index/7"},
+        elsewhere,
+    ):
         refused = client.get(images, params=other, headers=editor)
         assert (refused.status_code, refused.json()["detail"]["code"]) == (404, "trace_not_recorded"), other
 

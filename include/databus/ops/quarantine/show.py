@@ -65,6 +65,12 @@ def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
         return rows.select(wanted)
 
 
+def select_facts(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
+    """Return the rows that are meant, oldest first, without their payloads."""
+    with held_rows(flow, services) as rows:
+        return [row for page in rows.facts(wanted) for row in page]
+
+
 def require_known(flow: Flow, services: Services, wanted: Selection) -> None:
     """Refuse to look for what no row of the flow can have: a misspelt name must not read as "no rows".
 
@@ -104,8 +110,8 @@ def _is_of(flow: Flow, table: str) -> bool:
     return TableCapture(flow.source.datasets())(database, name)
 
 
-def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> int:
-    """Return how many rows a decision is about; refuse one by a user who saw another number.
+def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> tuple[int, int]:
+    """Return how many rows a decision is about, and the number of the newest; refuse one by a user who saw other rows.
 
     Args:
         flow: the flow.
@@ -117,14 +123,14 @@ def require_number(flow: Flow, services: Services, wanted: Selection, seen: int 
         CheckpointConflictError: rows were held back, replayed or discarded since.
     """
     with held_rows(flow, services) as rows:
-        found = rows.count(wanted)
+        found, newest = rows.count(wanted)
     if seen is not None and found != seen:
         raise CheckpointConflictError(
             f"flow {flow.name}: {found} rows are meant now, and {seen} were seen",
             hint="Nothing was done. Look at the rows again, then decide.",
             code="quarantine_changed",
         )
-    return found
+    return found, newest
 
 
 def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:
@@ -149,8 +155,8 @@ def discard(flow: Flow, services: Services, wanted: Selection, said: Attribution
         with held_rows(flow, services) as rows:
             held, pending, discarded = replace(wanted, state=HeldState.HELD), services.store.pending_plan(name), 0
             if pending is not None:
-                _refuse_taken(flow, pending, (row for page in rows.pages(held) for row in page))
-            for page in rows.pages(held):
+                _refuse_taken(flow, pending, (row for page in rows.facts(held) for row in page))
+            for page in rows.facts(held):
                 rows.discard(page, (said.who, said.why, services.clock.now()))
                 discarded += len(page)
     finally:

@@ -101,9 +101,9 @@ class TracePage:
                 wrote = place.partition("/")[0] in provenance.outputs(flow.name).get(sink, set())
             else:
                 with FlowTrace(flow, connections, settings, provenance) as traced:
-                    wrote = bool(traced.wrote(place))  # refuses what it did not write
+                    wrote = sink in traced.sinks_at(place)  # refuses what no sink wrote
         if not wrote:
-            raise TraceNotRecordedError(f"flow {flow.name}: no recent batch wrote to the index of {place}")
+            raise TraceNotRecordedError(f"flow {flow.name}: no recorded batch wrote {place} by sink {sink}")
         spec = next(spec for spec in flow.sinks if spec.sink_name == sink)
         opened = spec.tracing(connections)
         if opened is None or not isinstance(opened, ImageSink):

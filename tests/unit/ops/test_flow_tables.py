@@ -183,6 +183,18 @@ def test_a_column_that_no_table_has_would_do_nothing_in_silence(transform: Any) 
     assert "Did you mean email?" in finding.hint
 
 
+def test_a_sink_of_tables_without_a_flows_column_is_no_fault_of_the_flow() -> None:
+    routed = {"conn_id": "k", "topic": "w", "name": "w", "routes": ("shop.customers",)}
+    hashed = Hash("email")
+    assert not wrong(flow(hashed, sinks=(TOPIC, Kafka(**routed, transforms=(Project("id", "phone"),)))))
+    finding = only(flow(hashed, sinks=(TOPIC, Kafka(**routed, transforms=(Mask("email"),)))))
+    assert (finding.subject, finding.code) == ("transform mask email", "column_unknown")
+    # A fault of the flow is told once, and brings none about behind it.
+    renamed = RenameColumns({"mail": "post"}, tables=("shop.customers",))
+    finding = only(flow(renamed, sinks=(TOPIC, Kafka(**routed, transforms=(Mask("post"),)))))
+    assert finding.message == "shop.customers has no column 'mail'"
+
+
 def test_a_column_has_the_name_that_the_transforms_before_gave_it() -> None:
     renamed = RenameColumns({"email": "mail"})
     assert not wrong(flow(renamed, Mask("mail"), checks=(NotNull("mail", tables=("shop.orders",)),)))

@@ -53,7 +53,7 @@ from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
-from databus.runtime.sink_views import seen_by
+from databus.runtime.sink_views import SinkTransform, seen_by
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -127,7 +127,8 @@ def compare(
 class _ServerTables:
     """A flow beside what its source's server says now; the flow as a sink with transforms of its own sees it.
 
-    Of such a sink the tables that it takes are compared, and nothing that the flow's own comparison tells.
+    Of such a sink the flow's transforms are followed in all tables, and tell what the flow's own comparison tells;
+    its own in the tables that it takes.
     """
 
     def __init__(
@@ -135,9 +136,9 @@ class _ServerTables:
     ):
         self._flow, self._now, self._accepted, self._remembered = flow, now, accepted, remembered
         self._sink = sink
-        shown = (t for t in now.captured if t.full_name not in now.partly_shown)
-        self._told = tuple(t for t in shown if sink is None or outputs_of(flow, sink, (t,)))
-        self._compared = 0
+        self._shown = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
+        self._told = tuple(t for t in self._shown if sink is None or outputs_of(flow, sink, (t,)))
+        self._judged, self._compared = self._shown, 0
         self._hidden = Hidden()
 
     def hidden(self) -> HiddenByTable:
@@ -193,11 +194,14 @@ class _ServerTables:
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
-        fields = {t.schema_id: fields_of(t) for t in self._told}
-        plain = FrameChanges(None, self._told, fields, compared=True, hidden=self._hidden)
+        fields = {t.schema_id: fields_of(t) for t in self._shown}
+        plain = FrameChanges(None, self._shown, fields, compared=True, hidden=self._hidden)
         changes: FrameChanges | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)
+            if changes is not None and isinstance(spec, SinkTransform):
+                self._judged, taken = self._told, {t.full_name for t in self._told}
+                changes = replace(changes, tables=tuple(t for t in changes.tables if t.full_name in taken))
             if asked is not None:
                 yield from self._patterns(asked)
             if changes is None:
@@ -290,7 +294,7 @@ class _ServerTables:
 
     def _all_told(self, patterns: Sequence[str], changes: FrameChanges) -> bool:
         """Return whether no table that is meant may be hidden from the account, come later, or have names left open."""
-        if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
+        if len(changes.tables) < len(self._judged) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
         later = bool(self._now.unmatched) and self._tables_may_come()
         return not later and all(map(self._now.tells, self._flow.source.datasets()))

@@ -27,7 +27,7 @@ from databus.core.errors import ConfigError
 from databus.core.flow_specs import FlowContext
 from databus.core.protocols.sink import Sink
 from databus.registry import flow_from_json
-from databus.runtime.direct.reasons import table_lanes
+from databus.runtime.direct.reasons import refusal, table_lanes
 from databus.testing.table_batches import table
 from tests.sinks_apart import Here, flow_of, moved, require_apart
 
@@ -41,6 +41,13 @@ class Inserts(Memory):
         sink = super().open(connections, context)
         sink.accepts = lambda: frozenset("c")  # type: ignore[method-assign]
         return sink
+
+
+class BySpark(Mask):
+    """A transform as a user's own, for Spark alone."""
+
+    def compilable(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize("flows", [3, 40])
@@ -128,6 +135,18 @@ def test_a_transform_that_does_not_compile_takes_its_tables_through_spark_and_sa
     first, second = table_lanes(flow, tables)
     assert (first.lane, second.lane) == ("spark", "direct")
     assert "cos" in first.reason
+
+
+def test_a_transform_for_spark_of_a_sink_leaves_tables_that_the_sink_does_not_take_in_their_lane() -> None:
+    own = (BySpark("amount"),)
+    tables = [table(name, {"id": "int", "amount": "int"}, schema_id=n) for n, name in enumerate(("shop.t", "shop.u"))]
+
+    flow = flow_of(0, 1, [], [PLAIN, Memory(routes=("shop.t",), transforms=own)])
+    assert refusal(flow) == ""
+    first, second = table_lanes(flow, tables)
+    assert (first.lane, second.lane) == ("spark", "direct")
+    assert first.reason == refusal(flow_of(0, 1, [], [PLAIN, Memory(transforms=own)]))
+    assert first.reason == "transform mask amount is applied by Spark alone"
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ class SinkTransform(TransformSpec):
         return self.inner.label()
 
     def _of_mine(self, change: Callable[[Any], Any], changes: Any) -> Changes:
+        if changes.hidden is not None:
+            changes.hidden.takes = self._takes
         mine = tuple(table for table in changes.tables if self._takes(table.full_name))
         after = change(replace(changes, tables=mine))
         left = {table.schema_id: table for table in after.tables}

@@ -50,7 +50,6 @@ from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
-from databus.runtime.context import Services
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
 from databus.runtime.sink_views import SinkTransform, seen_by
@@ -61,14 +60,6 @@ TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown"
 PARTLY_SHOWN = "source_partly_shown"
 _SHOWN = 20
 _NARROWER = "Correct the name, or narrow `tables` to those that have it."
-
-
-def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
-    """Return the wants of a flow that are not refused any more; all of them for one that ran before these were kept."""
-    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
-    if accepted is None and services.store.load(flow.name) is not None:
-        return wants_of(flow)
-    return accepted or frozenset()
 
 
 @dataclass(frozen=True)
@@ -90,13 +81,12 @@ class TableComparison:
     hidden_of: Mapping[str, HiddenByTable] = field(default_factory=dict)
 
 
-def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
-    """Return what a flow remembers of the columns that its transforms hide."""
-    return services.hidden_columns.load(flow.name) if services.hidden_columns is not None else RememberedHidden()
-
-
 def compare(
-    flow: Flow, source: Source, accepted: frozenset[str] = frozenset(), remembered: RememberedHidden | None = None
+    flow: Flow,
+    source: Source,
+    accepted: frozenset[str] = frozenset(),
+    remembered: RememberedHidden | None = None,
+    remembered_of: Mapping[str, RememberedHidden] | None = None,
 ) -> TableComparison:
     """Ask a source for its tables and compare the flow with them.
 
@@ -105,6 +95,7 @@ def compare(
         source: its source, open.
         accepted: wants that are reported as warnings.
         remembered: what it hid so far: a table that lost such a column is reported as a warning.
+        remembered_of: sink → the same of each that has transforms of its own.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
@@ -115,8 +106,10 @@ def compare(
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
     comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden(), None)
-    own = [spec for spec in flow.sinks if spec.transforms]
-    of_sinks = {s.sink_name: _ServerTables(seen_by(flow, s), now, accepted, RememberedHidden(), s) for s in own}
+    of_sinks = {}
+    for spec in (each for each in flow.sinks if each.transforms):
+        known = (remembered_of or {}).get(spec.sink_name, RememberedHidden())
+        of_sinks[spec.sink_name] = _ServerTables(seen_by(flow, spec), now, accepted, known, spec)
     found = dict.fromkeys(finding for each in (comparison, *of_sinks.values()) for finding in each.findings())
     wrong = tuple(finding for finding in found if finding.level is not Level.OK)
     hidden_of = {sink: each.hidden() for sink, each in of_sinks.items()}
@@ -147,7 +140,7 @@ class _ServerTables:
 
     def findings(self) -> Iterator[Finding]:
         if self._sink is not None:
-            yield from (*self._columns(), *self._reserved())
+            yield from (*self._columns(), *self._reserved(), *self._lost())
             return
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         found += [*self._reserved(), *self._lanes(), *self._lost(), *self._outputs()]

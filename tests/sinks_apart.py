@@ -185,6 +185,10 @@ def require_apart(engine: Any, seed: int, rows: int, seen: Counter[str], **optio
         seen.update(spec.kind for spec in specs)
         seen["left out"] += together.left_out(name)
         seen["held for a sink"] += len(together.held_by(name))
+    name = r.choice(["east", "west"])  # the ledger asks what a sink leaves out where it is the only one
+    only = moved(engine, flow_of(seed, rows, before, [sink for sink in sinks if sink.name == name], checks, **options))
+    assert only.stores[name] == together.stores[name], (seed, name)
+    assert only.left_out(name) == together.left_out(name), (seed, name)
     untouched = moved(engine, flow_of(seed, rows, before, [plain], checks, **options))
     assert beside.stores["plain"] == untouched.stores["plain"], seed
     assert beside.held_by("check") == untouched.held_by("check") == together.held_by("check"), seed

@@ -207,24 +207,29 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
         with closing(source):
             compared = compare(flow, source)
             found = compared.findings
-            if compared.hidden or any(f.level is Level.ERROR for f in found):
+            hides = compared.hidden or any(compared.hidden_of.values())
+            if hides or any(f.level is Level.ERROR for f in found):
                 found = compare(flow, source, *_before(flow)).findings
             yield from (f for f in found if f.level is not Level.OK)
     except DatabusError as error:
         yield Finding.of(flow.source.label(), error)
 
 
-def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
-    """Return the flow's accepted and hidden columns; nothing where its ZooKeeper does not answer."""
+def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden, Mapping[str, RememberedHidden]]:
+    """Return the flow's accepted and hidden columns, and those that its sinks hide.
+
+    Nothing where its ZooKeeper does not answer.
+    """
     from databus.ops.services import open_services
-    from databus.ops.tables.compare import accepted_of, remembered_of
+    from databus.ops.tables.remembered import accepted_of, remembered_of, remembered_of_sinks
 
     try:
         with open_services(flow, connection_source(), records=False) as services:
-            return accepted_of(flow, services), remembered_of(flow, services)
+            known = remembered_of(flow, services), remembered_of_sinks(flow, services)
+            return accepted_of(flow, services), *known
     except DatabusError as error:
         ERR.print(f"{flow.name}: judged as a flow that never ran: {error.message}", style="yellow", markup=False)
-        return frozenset(), RememberedHidden()
+        return frozenset(), RememberedHidden(), {}
 
 
 @app.command()

@@ -13,7 +13,7 @@ from databus.core.trace import row_of_copy
 from databus.rows.frames.places import COPIES, COPY, KEYED, copied
 from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE
-from databus.runtime.routing import offered_ops
+from databus.runtime.routing import changes_ops, offered_ops
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +40,7 @@ def taken_by(sink: Sink, spec: SinkSpec, row: Column | None = None, *, offered: 
     routed = F.lit(False)
     for pattern in spec.routes:
         routed = routed | (F.lit(True) if pattern == "*" else route.rlike(java_regex(pattern)))
-    return routed & op.isin(*sorted(offered_ops(sink.accepts(), changing=offered and bool(spec.transforms))))
+    return routed & op.isin(*sorted(offered_ops(sink.accepts(), changing=offered and changes_ops(spec))))
 
 
 def any_taken_by(flow: Flow, sink: Sink, spec: SinkSpec, *, offered: bool = True) -> Column:

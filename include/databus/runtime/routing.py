@@ -198,6 +198,11 @@ def offered_ops(accepted: frozenset[str], *, changing: bool) -> frozenset[str]:
 
     Args:
         accepted: those that it accepts.
-        changing: whether it has transforms of its own, which may make a delete or an insert of an update.
+        changing: see `changes_ops`.
     """
     return accepted | {Op.UPDATE.value} if changing and accepted & {Op.CREATE, Op.DELETE} else accepted
+
+
+def changes_ops(spec: SinkSpec) -> bool:
+    """Return whether a sink's own transforms may make a delete or an insert of an update: any looks at values."""
+    return any(not each.by_table for each in spec.transforms)

@@ -66,8 +66,8 @@ class SinkTransform(TransformSpec):
         return self.inner.compilable()
 
     def applies_to(self, table: str) -> bool:
-        """Return whether it may change rows of a table."""
-        return self.inner.applies_to(table) and (not table or self._takes(table))
+        """Return whether it may change rows of a table; "" asks whether it may of all tables."""
+        return self.inner.applies_to(table) and (self._takes(table) if table else "*" in self.routes)
 
     def wants(self) -> ColumnsWanted | None:
         """Return which columns it must find."""
@@ -82,6 +82,8 @@ class SinkTransform(TransformSpec):
         return self.inner.label()
 
     def _of_mine(self, change: Callable[[Any], Any], changes: Any) -> Changes:
+        if changes.hidden is not None:
+            changes.hidden.takes = self._takes
         mine = tuple(table for table in changes.tables if self._takes(table.full_name))
         after = change(replace(changes, tables=mine))
         left = {table.schema_id: table for table in after.tables}

@@ -22,13 +22,32 @@ from databus import (
     Route,
     Split,
 )
+from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError
+from databus.core.flow_specs import FlowContext
+from databus.core.protocols.sink import Sink
 from databus.registry import flow_from_json
-from databus.runtime.direct.reasons import table_lanes
+from databus.runtime.direct.reasons import refusal, table_lanes
 from databus.testing.table_batches import table
 from tests.sinks_apart import Here, flow_of, moved, require_apart
 
 PLAIN = Memory(name="plain", store="plain")
+
+
+class Inserts(Memory):
+    """A sink as of another package: it accepts inserts alone."""
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        sink = super().open(connections, context)
+        sink.accepts = lambda: frozenset("c")  # type: ignore[method-assign]
+        return sink
+
+
+class BySpark(Mask):
+    """A transform as a user's own, for Spark alone."""
+
+    def compilable(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize("flows", [3, 40])
@@ -61,6 +80,17 @@ def test_a_branch_does_not_show_in_its_sibling() -> None:
     assert sum(c.dispatched for c in counts) == sum(c.read for c in counts) == 200
     assert both.left_out("cut") == 200 - both.confirmed("cut") > 0
     assert both.left_out("plain") == 0
+
+
+@pytest.mark.parametrize("own", [(), (DropColumns("region"),), (Mask("region"),), (Filter("amount > 500"),)])
+def test_a_sink_is_given_the_operations_that_it_accepts(own: tuple[Any, ...]) -> None:
+    told = moved(Here(), flow_of(5, 200, [], [Inserts(name="new", store="new", transforms=own)]))
+    all_of_them = moved(Here(), flow_of(5, 200, [*own], [PLAIN])).stores["plain"]
+    wanted = [record["event_id"] for record in all_of_them if record["value"]["op"] == "c"]
+    assert 0 < len(wanted) < len(all_of_them)
+    assert [record["event_id"] for record in told.stores["new"]] == wanted
+    counts = [c for report in told.reports for c in report.tables.values()]
+    assert sum(c.dispatched for c in counts) == told.confirmed("new") + told.left_out("new")
 
 
 def test_a_row_that_a_sinks_transform_holds_back_is_held_for_that_sink_alone() -> None:
@@ -105,6 +135,18 @@ def test_a_transform_that_does_not_compile_takes_its_tables_through_spark_and_sa
     first, second = table_lanes(flow, tables)
     assert (first.lane, second.lane) == ("spark", "direct")
     assert "cos" in first.reason
+
+
+def test_a_transform_for_spark_of_a_sink_leaves_tables_that_the_sink_does_not_take_in_their_lane() -> None:
+    own = (BySpark("amount"),)
+    tables = [table(name, {"id": "int", "amount": "int"}, schema_id=n) for n, name in enumerate(("shop.t", "shop.u"))]
+
+    flow = flow_of(0, 1, [], [PLAIN, Memory(routes=("shop.t",), transforms=own)])
+    assert refusal(flow) == ""
+    first, second = table_lanes(flow, tables)
+    assert (first.lane, second.lane) == ("spark", "direct")
+    assert first.reason == refusal(flow_of(0, 1, [], [PLAIN, Memory(transforms=own)]))
+    assert first.reason == "transform mask amount is applied by Spark alone"
 
 
 @pytest.mark.parametrize(

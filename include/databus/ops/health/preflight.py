@@ -26,7 +26,8 @@ from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
 from databus.ops.health.packages import missing_beside
-from databus.ops.tables.compare import accepted_of, compare, remembered_of
+from databus.ops.tables.compare import compare
+from databus.ops.tables.remembered import accepted_of, remembered_of, remembered_of_sinks
 from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.direct.required import lane_findings
@@ -111,7 +112,8 @@ def _of_source(flow: Flow, services: Services, source: Source, start: Offset | N
     if start is not None and isinstance(source, SnapshotSource) and _reads_tables(flow, services):
         findings += source.snapshot_findings()
     try:
-        compared = compare(flow, source, accepted_of(flow, services), remembered_of(flow, services))
+        known = remembered_of(flow, services), remembered_of_sinks(flow, services)
+        compared = compare(flow, source, accepted_of(flow, services), *known)
         return [*findings, *compared.findings]
     except DatabusError as error:
         told = any(f.level is Level.ERROR and f.code == error.code for f in findings)

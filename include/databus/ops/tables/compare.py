@@ -50,10 +50,9 @@ from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
-from databus.runtime.context import Services
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
-from databus.runtime.sink_views import seen_by
+from databus.runtime.sink_views import SinkTransform, seen_by
 from databus.runtime.tables.column_lineage import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -61,14 +60,6 @@ TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown"
 PARTLY_SHOWN = "source_partly_shown"
 _SHOWN = 20
 _NARROWER = "Correct the name, or narrow `tables` to those that have it."
-
-
-def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
-    """Return the wants of a flow that are not refused any more; all of them for one that ran before these were kept."""
-    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
-    if accepted is None and services.store.load(flow.name) is not None:
-        return wants_of(flow)
-    return accepted or frozenset()
 
 
 @dataclass(frozen=True)
@@ -90,13 +81,12 @@ class TableComparison:
     hidden_of: Mapping[str, HiddenByTable] = field(default_factory=dict)
 
 
-def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
-    """Return what a flow remembers of the columns that its transforms hide."""
-    return services.hidden_columns.load(flow.name) if services.hidden_columns is not None else RememberedHidden()
-
-
 def compare(
-    flow: Flow, source: Source, accepted: frozenset[str] = frozenset(), remembered: RememberedHidden | None = None
+    flow: Flow,
+    source: Source,
+    accepted: frozenset[str] = frozenset(),
+    remembered: RememberedHidden | None = None,
+    remembered_of: Mapping[str, RememberedHidden] | None = None,
 ) -> TableComparison:
     """Ask a source for its tables and compare the flow with them.
 
@@ -105,6 +95,7 @@ def compare(
         source: its source, open.
         accepted: wants that are reported as warnings.
         remembered: what it hid so far: a table that lost such a column is reported as a warning.
+        remembered_of: sink → the same of each that has transforms of its own.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
@@ -115,8 +106,10 @@ def compare(
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
     comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden(), None)
-    own = [spec for spec in flow.sinks if spec.transforms]
-    of_sinks = {s.sink_name: _ServerTables(seen_by(flow, s), now, accepted, RememberedHidden(), s) for s in own}
+    of_sinks = {}
+    for spec in (each for each in flow.sinks if each.transforms):
+        known = (remembered_of or {}).get(spec.sink_name, RememberedHidden())
+        of_sinks[spec.sink_name] = _ServerTables(seen_by(flow, spec), now, accepted, known, spec)
     found = dict.fromkeys(finding for each in (comparison, *of_sinks.values()) for finding in each.findings())
     wrong = tuple(finding for finding in found if finding.level is not Level.OK)
     hidden_of = {sink: each.hidden() for sink, each in of_sinks.items()}
@@ -127,7 +120,8 @@ def compare(
 class _ServerTables:
     """A flow beside what its source's server says now; the flow as a sink with transforms of its own sees it.
 
-    Of such a sink the tables that it takes are compared, and nothing that the flow's own comparison tells.
+    Of such a sink the flow's transforms are followed in all tables, and tell what the flow's own comparison tells;
+    its own in the tables that it takes.
     """
 
     def __init__(
@@ -135,9 +129,9 @@ class _ServerTables:
     ):
         self._flow, self._now, self._accepted, self._remembered = flow, now, accepted, remembered
         self._sink = sink
-        shown = (t for t in now.captured if t.full_name not in now.partly_shown)
-        self._told = tuple(t for t in shown if sink is None or outputs_of(flow, sink, (t,)))
-        self._compared = 0
+        self._shown = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
+        self._told = tuple(t for t in self._shown if sink is None or outputs_of(flow, sink, (t,)))
+        self._judged, self._compared = self._shown, 0
         self._hidden = Hidden()
 
     def hidden(self) -> HiddenByTable:
@@ -146,7 +140,7 @@ class _ServerTables:
 
     def findings(self) -> Iterator[Finding]:
         if self._sink is not None:
-            yield from (*self._columns(), *self._reserved())
+            yield from (*self._columns(), *self._reserved(), *self._lost())
             return
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         found += [*self._reserved(), *self._lanes(), *self._lost(), *self._outputs()]
@@ -193,11 +187,14 @@ class _ServerTables:
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
-        fields = {t.schema_id: fields_of(t) for t in self._told}
-        plain = FrameChanges(None, self._told, fields, compared=True, hidden=self._hidden)
+        fields = {t.schema_id: fields_of(t) for t in self._shown}
+        plain = FrameChanges(None, self._shown, fields, compared=True, hidden=self._hidden)
         changes: FrameChanges | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)
+            if changes is not None and isinstance(spec, SinkTransform):
+                self._judged, taken = self._told, {t.full_name for t in self._told}
+                changes = replace(changes, tables=tuple(t for t in changes.tables if t.full_name in taken))
             if asked is not None:
                 yield from self._patterns(asked)
             if changes is None:
@@ -290,7 +287,7 @@ class _ServerTables:
 
     def _all_told(self, patterns: Sequence[str], changes: FrameChanges) -> bool:
         """Return whether no table that is meant may be hidden from the account, come later, or have names left open."""
-        if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
+        if len(changes.tables) < len(self._judged) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
         later = bool(self._now.unmatched) and self._tables_may_come()
         return not later and all(map(self._now.tells, self._flow.source.datasets()))

@@ -23,7 +23,7 @@ from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
 from databus.runtime.check import row_checks
 from databus.runtime.counts import table_names
 from databus.runtime.direct.row_checks import held_rows, holding
-from databus.runtime.routing import offered_ops, route_of
+from databus.runtime.routing import changes_ops, offered_ops, route_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ class Taker:
     Attributes:
         routes: its fnmatch patterns.
         ops: the operations it accepts.
-        changing: whether it has transforms of its own, which may make a delete or an insert of an update.
+        changing: whether its own transforms may make a delete or an insert of an update.
     """
 
     routes: tuple[str, ...]
@@ -50,7 +50,7 @@ class Taker:
     @classmethod
     def of(cls, spec: SinkSpec, sink: Sink) -> Taker:
         """Return what a sink takes."""
-        return cls(spec.routes, sink.accepts(), bool(spec.transforms))
+        return cls(spec.routes, sink.accepts(), changes_ops(spec))
 
     @property
     def offered(self) -> frozenset[str]:

@@ -256,10 +256,11 @@ def test_values_need_the_right_to_edit_the_dag_as_airflow_is_asked_for_it(monkey
     entity = type("DagAccessEntity", (), {"XCOM": "xcom", "AUDIT_LOG": "audit"})
     details = "airflow.api_fastapi.auth.managers.models.resource_details"
     security = "airflow.api_fastapi.core_api.security"
-    for name, facts in (
-        (details, {"DagAccessEntity": entity}),
-        (security, {"get_user": lambda: None, "requires_access_dag": lambda *right: right}),
-    ):
+    made: dict[str, dict[str, Any]] = {
+        details: {"DagAccessEntity": entity},
+        security: {"get_user": lambda: None, "requires_access_dag": lambda *right: right},
+    }
+    for name, facts in made.items():
         monkeypatch.setitem(sys.modules, name, type(sys)(name))
         for attribute, value in facts.items():
             monkeypatch.setattr(sys.modules[name], attribute, value, raising=False)

@@ -171,18 +171,18 @@ def test_traces_that_wait_leave_threads_to_airflow(monkeypatch: pytest.MonkeyPat
         return {}
 
     def ask() -> None:
-        answers.append(client.get(TRACE, params={"q": "bin.000001:150"}).status_code)
+        answers.append(browser.get(TRACE, params={"q": "bin.000001:150"}).status_code)
 
     monkeypatch.setattr(TracePage, "trace", waits)
     monkeypatch.setattr(trace_page, "_WAITING", 0)
     running = [threading.Thread(target=ask) for _ in range(2)]
     app = FastAPI()
     add_trace_page(app, shown, edits, EnvironmentConnections({}))
-    with TestClient(app) as client:
+    with TestClient(app) as browser:
         for each in running:
             each.start()
         assert all(begun.acquire(timeout=30) for _ in running)
-        busy = client.get(TRACE, params={"q": "bin.000001:150"})
+        busy = browser.get(TRACE, params={"q": "bin.000001:150"})
         assert (busy.status_code, busy.json()["detail"]["code"]) == (503, "trace_busy")
         goes_on.set()
         for each in running:

@@ -221,7 +221,7 @@ def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden, Mapping[str, 
     Nothing where its ZooKeeper does not answer.
     """
     from databus.ops.services import open_services
-    from databus.ops.tables.remembered import accepted_of, remembered_of, remembered_of_sinks
+    from databus.ops.tables.wants import accepted_of, remembered_of, remembered_of_sinks
 
     try:
         with open_services(flow, connection_source(), records=False) as services:

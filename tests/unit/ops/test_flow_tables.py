@@ -45,8 +45,7 @@ from databus.core.tables.wanted import TablesNow, wants_from_json, wants_to_json
 from databus.core.times import SystemClock
 from databus.ops.health.preflight import require_passed, require_tables
 from databus.ops.tables.compare import compare
-from databus.ops.tables.remembered import remembered_of, remembered_of_sinks
-from databus.ops.tables.wants import wants_of
+from databus.ops.tables.wants import remembered_of, remembered_of_sinks, wants_of
 from databus.runtime.context import Services
 from databus.sources.kafka.rows import tables_of
 from databus.sources.mock.source import MockSource

@@ -27,8 +27,7 @@ from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
 from databus.ops.health.packages import missing_beside
 from databus.ops.tables.compare import compare
-from databus.ops.tables.remembered import accepted_of, remembered_of, remembered_of_sinks
-from databus.ops.tables.wants import wants_of
+from databus.ops.tables.wants import accepted_of, remembered_of, remembered_of_sinks, wants_of
 from databus.runtime.context import Services
 from databus.runtime.direct.required import lane_findings
 from databus.runtime.gap_notes import note_purged

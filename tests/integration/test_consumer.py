@@ -188,7 +188,7 @@ def test_wrong_names_and_groups_in_use_are_named(
     for group in ("", topic):
         with pytest.raises(SourceSettingError, match=r"there is no topic no\.such"):
             list(reading(topics="no.such", group=group))
-    monkeypatch.setattr("databus.consumer.cluster._TIMEOUT_S", 2.0)
+    monkeypatch.setattr("databus.consumer.places._TIMEOUT_S", 2.0)
     unreachable = Changes("127.0.0.1:1", topic)
     with pytest.raises(SourceUnavailableError, match="cannot list topics"):
         list(unreachable)

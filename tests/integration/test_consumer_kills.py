@@ -33,7 +33,7 @@ _NUMBERS = iter(range(10**6))
 
 @pytest.fixture
 def topic(servers: str) -> str:
-    name = f"consumed.{os.getpid()}.{next(_NUMBERS)}"
+    name = f"killed.{os.getpid()}.{next(_NUMBERS)}"
     make_topics(servers, (name, 4), (f"{name}.transactions", 1))
     return name
 

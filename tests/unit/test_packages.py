@@ -351,10 +351,10 @@ sys.meta_path.insert(0, Blocked())
 
 import databus.consumer
 from databus.consumer import *
-import databus.consumer.cluster, databus.consumer.feed, databus.consumer.regrouping, databus.consumer.typed_rows
+import databus.consumer.places, databus.consumer.feed, databus.consumer.regrouping, databus.consumer.typed_rows
 
 changes = Changes("k:9092", "t", group="g")
-databus.consumer.cluster.client_settings("k:9092")
+databus.consumer.places.client_settings("k:9092")
 others = (*MODULES, "sqlalchemy", "kazoo", "typer", "sqlglot")
 print([m for m in others if m in sys.modules], len(databus.consumer.__all__))
 """

@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from databus.consumer.change import Change
+    from databus.consumer.change import Change, Transaction
     from databus.consumer.changes import Changes
     from databus.consumer.checkpoints import DatabaseCheckpoint, FileCheckpoint
     from databus.consumer.handlers import Handlers
-    from databus.consumer.seen import Seen
-    from databus.consumer.transaction import Transaction
+    from databus.consumer.progress import Seen
 
 __all__ = ["Change", "Changes", "DatabaseCheckpoint", "FileCheckpoint", "Handlers", "Seen", "Transaction"]
 
@@ -25,8 +24,8 @@ _PLACES = {
     "DatabaseCheckpoint": "checkpoints",
     "FileCheckpoint": "checkpoints",
     "Handlers": "handlers",
-    "Seen": "seen",
-    "Transaction": "transaction",
+    "Seen": "progress",
+    "Transaction": "change",
 }
 """Public name → its module."""
 

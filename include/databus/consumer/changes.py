@@ -12,13 +12,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from databus.consumer.change import Change, Message, Place
+from databus.consumer.change import Change, Message, Place, Transaction
 from databus.consumer.checkpoints import DatabaseCheckpoint
 from databus.consumer.filters import Filters
-from databus.consumer.messages import Boundary, read
+from databus.consumer.messages import TransactionMark, read
 from databus.consumer.options import ConsumerOptions
 from databus.consumer.progress import UNKNOWN, Progress
-from databus.consumer.transaction import Transaction
 from databus.core.errors.config import ConfigError
 from databus.core.errors.consumer import MessageFormatError
 
@@ -35,7 +34,7 @@ _ALIVE_S = 20.0
 """Seconds of handling changes after which the group is told that this consumer is alive."""
 
 
-class _Delivered(NamedTuple):
+class _DeliveredChange(NamedTuple):
     """Change that the caller has in hand.
 
     Attributes:
@@ -72,7 +71,7 @@ class Changes(ConsumerOptions):
         self._feed: Feed | None = None
         self._regrouper: Regrouper | None = None
         self._pending: deque[tuple[Message, Progress]] = deque()
-        self._in_hand: _Delivered | None = None
+        self._in_hand: _DeliveredChange | None = None
         self._transaction: tuple[Transaction, dict[Progress, int]] | None = None
         self._stopped = threading.Event()
         self._whole_ones: bool | None = None
@@ -232,14 +231,14 @@ class Changes(ConsumerOptions):
             self._in_hand = None
 
     def _opened(self, *, member: bool) -> Feed:
-        from databus.consumer.cluster import client_settings
         from databus.consumer.feed import Feed, Reading
+        from databus.consumer.places import client_settings
 
         topics = (*self._names, self.transaction_topic) if self.transaction_topic else self._names
         reading = Reading(topics, self.group, member, self.start, self.share or (0, 1), self.client)
         return Feed(client_settings(self.cluster), reading, self.checkpoint)
 
-    def _deliverable(self) -> Iterator[_Delivered]:
+    def _deliverable(self) -> Iterator[_DeliveredChange]:
         """Yield the changes that were taken; notes that they are delivered, and passes over what is left out.
 
         A record is let go of once it was read and judged: where that fails, it comes again.
@@ -256,12 +255,12 @@ class Changes(ConsumerOptions):
                 continue
             progress.deliver(message.offset())
             change._owner = progress  # noqa: SLF001 - the consumer's own field
-            delivered = _Delivered(message, progress, change)
+            delivered = _DeliveredChange(message, progress, change)
             if self.ack_by == "loop":
                 self._in_hand = delivered
             yield delivered
 
-    def _read(self, message: Message) -> Change | Boundary | None:
+    def _read(self, message: Message) -> Change | TransactionMark | None:
         try:
             return read(message)
         except MessageFormatError as error:
@@ -271,7 +270,7 @@ class Changes(ConsumerOptions):
             log.warning("skipped: %s", error)
             return None
 
-    def _handled(self, delivered: _Delivered) -> None:
+    def _handled(self, delivered: _DeliveredChange) -> None:
         if self._in_hand is delivered:
             self._in_hand = None
             delivered.progress.acknowledge_all()

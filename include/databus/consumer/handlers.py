@@ -11,8 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from databus.consumer.change import Change
-from databus.consumer.transaction import Transaction
+from databus.consumer.change import Change, Transaction
 from databus.core.errors.config import ConfigError
 
 if TYPE_CHECKING:

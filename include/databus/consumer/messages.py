@@ -20,7 +20,7 @@ _WIRE = 0
 """First byte of a value in the wire format of a schema registry."""
 
 
-class Boundary(NamedTuple):
+class TransactionMark(NamedTuple):
     """BEGIN or END of a transaction of the source.
 
     Attributes:
@@ -40,7 +40,7 @@ class Boundary(NamedTuple):
     message: Message
 
 
-def read(message: Message) -> Change | Boundary | None:
+def read(message: Message) -> Change | TransactionMark | None:
     """Return what a record says; None of a tombstone.
 
     Raises:
@@ -63,7 +63,7 @@ def read(message: Message) -> Change | Boundary | None:
         _refuse(message, f"a member is not as its form has it ({type(error).__name__}: {str(error)[:100]})")
 
 
-def _read(document: dict[str, Any], message: Message) -> Change | Boundary | None:
+def _read(document: dict[str, Any], message: Message) -> Change | TransactionMark | None:
     schema: Mapping[str, Any] | None = None
     if "payload" in document and "schema" in document and len(document) == 2:
         schema, document = document["schema"], document["payload"]
@@ -169,10 +169,10 @@ def _canal_value(value: Any, kind: str) -> Any:
     return value.encode("latin-1") if base in _BYTES else value
 
 
-def _boundary(document: dict[str, Any], message: Message) -> Boundary:
+def _boundary(document: dict[str, Any], message: Message) -> TransactionMark:
     ends = document["status"] == "END"
     count = document["event_count"] if ends else -1
-    return Boundary(ends, document["id"], count, document.get("quarantined", 0), document.get("ts_ms"), message)
+    return TransactionMark(ends, document["id"], count, document.get("quarantined", 0), document.get("ts_ms"), message)
 
 
 def headers(message: Message) -> dict[str, str]:

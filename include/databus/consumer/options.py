@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from databus.consumer.checkpoints import DatabaseCheckpoint, FileCheckpoint
 from databus.consumer.filters import Condition
-from databus.consumer.seen import Seen
+from databus.consumer.progress import Seen
 from databus.core.errors.config import ConfigError
 from databus.core.packages import require
 from databus.kafka.client_settings import allowed

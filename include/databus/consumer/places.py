@@ -1,4 +1,4 @@
-"""Places in topics at which reading begins where there is no checkpoint."""
+"""Cluster of a consumer, and places in its topics at which reading begins where there is no checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from databus.consumer.change import Place
+from databus.kafka.client import ClientSettings
 
 Start = Literal["committed", "earliest", "latest"] | datetime | Mapping[Place, int]
 """Where a partition without a checkpoint begins: its earliest record ("committed", "earliest"), behind its last one, at
@@ -70,3 +71,23 @@ def shared_out(places: Iterable[Place], share: tuple[int, int]) -> list[Place]:
     """Return the partitions of one share of several; a partition keeps its share as topics grow."""
     number, of = share
     return [place for place in places if (zlib.crc32(place[0].encode()) + place[1]) % of == number]
+
+
+_TIMEOUT_S = 30.0
+
+
+def client_settings(cluster: str) -> ClientSettings:
+    """Return how to reach a cluster.
+
+    Args:
+        cluster: "host:port,…", or the id of a connection.
+
+    Raises:
+        ConnectionMissingError: no connection has this id.
+        SinkSettingError: the connection names no broker.
+    """
+    if ":" in cluster:
+        return ClientSettings(cluster, cluster, timeout_s=_TIMEOUT_S)
+    from databus.connections.environment import ChainedConnections
+
+    return ClientSettings.of(ChainedConnections.from_environment().get(cluster), _TIMEOUT_S)

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from databus.consumer.change import Change, Place
-from databus.consumer.messages import Boundary
+from databus.consumer.change import Change, Place, Transaction
+from databus.consumer.messages import TransactionMark
 from databus.consumer.spill import ChangeList, SpillRoom
-from databus.consumer.transaction import Transaction
 
 _PAGE = 512
 """Numbers of a page of bits."""
@@ -59,7 +58,7 @@ class _Unit:
     changes: ChangeList
     since: float
     rows: Numbers = field(default_factory=Numbers)
-    end: Boundary | None = None
+    end: TransactionMark | None = None
     places: set[Place] = field(default_factory=set)
     out: bool = False
 
@@ -90,7 +89,9 @@ class Regrouper:
         """Transactions of which something is missing."""
         return len(self._open)
 
-    def take(self, item: Change | Boundary, place: Place, offset: int, now: float, *, wanted: bool = True) -> None:
+    def take(
+        self, item: Change | TransactionMark, place: Place, offset: int, now: float, *, wanted: bool = True
+    ) -> None:
         """Take a record.
 
         Args:
@@ -100,7 +101,7 @@ class Regrouper:
             now: seconds of a clock that never goes back.
             wanted: whether filters let the change pass; it counts in any case.
         """
-        name = item.id if isinstance(item, Boundary) else item.transaction
+        name = item.id if isinstance(item, TransactionMark) else item.transaction
         unit = self._open.get(name)
         if unit is None:
             unit = _Unit(name, self._room.new(), now)
@@ -110,7 +111,7 @@ class Regrouper:
         if not queue or queue[-1][1] is not unit:
             queue.append((offset, unit))
         unit.places.add(place)
-        if isinstance(item, Boundary):
+        if isinstance(item, TransactionMark):
             if item.ends:
                 if unit.end is None:
                     self._ends.append(unit)

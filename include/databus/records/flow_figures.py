@@ -89,7 +89,7 @@ class SinkCount:
 
 
 @dataclass(frozen=True)
-class FlowFigures:
+class FlowPageFigures:
     """Figures of one flow.
 
     Attributes:
@@ -122,7 +122,7 @@ COUNTS = ("read", "filtered", "quarantined", "dispatched", "superseded")
 
 def flow_figures(
     store: RecordStore, flow: str, window: Window, now: datetime, last: int, *, tables: bool = True
-) -> FlowFigures:
+) -> FlowPageFigures:
     """Return a flow's figures; three statements.
 
     Args:
@@ -174,7 +174,7 @@ def flow_figures(
     marks += [Mark("definition", since, f"its definition changed with batch {batch}")
               for batch, since, _ in definitions if since >= start and batch > 1]  # fmt: skip
     marks.sort(key=lambda mark: mark.at)
-    return FlowFigures(batches, start, buckets, lately, sinks, checks, held, marks, definitions, schemas)
+    return FlowPageFigures(batches, start, buckets, lately, sinks, checks, held, marks, definitions, schemas)
 
 
 def _line(row: Any) -> BatchLine:

@@ -29,10 +29,10 @@ from databus.runtime.direct.required import require_lane
 from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
-from databus.runtime.sink_views import seen_by
 from databus.runtime.snapshot_turns import drop_unplanned
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import seen_by
 from databus.runtime.takeover.closing import open_again
 from databus.runtime.takeover.forgotten_markers import recall_piece
 from databus.runtime.takeover.given_up import abandon

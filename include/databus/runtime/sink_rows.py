@@ -17,7 +17,7 @@ from databus.rows.frames.places import COPIES, copies
 from databus.rows.violation_bits import FLOW_OP
 from databus.runtime.check import STATE, held_rows_of
 from databus.runtime.copies import any_taken_by, first_of_row, written_rows
-from databus.runtime.sink_views import own_transforms
+from databus.runtime.tables.sink_views import own_transforms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

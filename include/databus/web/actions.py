@@ -47,7 +47,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Asked(BaseModel):
+class ActionBody(BaseModel):
     """Body of an action."""
 
     model_config = ConfigDict(extra="forbid")

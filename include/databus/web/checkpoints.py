@@ -23,7 +23,7 @@ from databus.ops.checkpoint.place_words import require_place
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target
 from databus.ops.checkpoint.version import entry_facts, version_of
 from databus.runtime.context import RunIdentity, Services
-from databus.web.actions import ActionCall, Asked, IdempotencyKey, IfMatch, act, headers, require_json
+from databus.web.actions import ActionBody, ActionCall, IdempotencyKey, IfMatch, act, headers, require_json
 from databus.web.installation import Access, Installation
 from databus.web.paging import MOST, page, place_of
 
@@ -33,7 +33,7 @@ _PLACE = (
 )
 
 
-class Wanted(BaseModel):
+class TargetBody(BaseModel):
     """Target of a checkpoint: what one action takes, the others leave out."""
 
     model_config = ConfigDict(extra="forbid")
@@ -57,13 +57,13 @@ class Wanted(BaseModel):
         return self.target() if self.place or self.past_gap or self.new_log else None
 
 
-class PreviewWanted(Wanted):
+class PreviewWanted(TargetBody):
     """Body of a preview."""
 
     action: Literal["pause", "resume", "rewind", "skip", "restore", "adopt", "accept"]
 
 
-class Move(Wanted, Asked):
+class Move(TargetBody, ActionBody):
     """Body of a move."""
 
     accept: bool = Field(False, description="Do it also where a sink would refuse it.")
@@ -122,15 +122,15 @@ def router(access: Access, installation: Installation) -> APIRouter:
         response.headers["ETag"] = f'"{version}"'
         return {"action": wanted.action, "version": version, "preview": found}
 
-    def add(name: str, what: str, do: _Do, doc: str, body: type[Asked], *, versioned: bool) -> None:
+    def add(name: str, what: str, do: _Do, doc: str, body: type[ActionBody], *, versioned: bool) -> None:
         def action(
             dag_id: str,
-            wanted: Asked,
+            wanted: ActionBody,
             if_match: IfMatch = None,
             idempotency_key: IdempotencyKey = None,
             name_of: str = who,
         ) -> JSONResponse:
-            if isinstance(wanted, Wanted):
+            if isinstance(wanted, TargetBody):
                 _require_place(installation, dag_id, wanted)
             call = ActionCall(dag_id, name, name_of, headers(if_match, idempotency_key, versioned=versioned), wanted)
             return act(installation, access, call, lambda flow, services: do(flow, services, call, what))
@@ -139,8 +139,15 @@ def router(access: Access, installation: Installation) -> APIRouter:
         path, depends = f"/{name}", [Depends(access.changes), Depends(require_json)]
         made.add_api_route(path, action, methods=["POST"], dependencies=depends, name=name, description=doc)
 
-    add("pause", "a pause", _pause, "A running window ends after its batch; runs are skipped.", Asked, versioned=False)
-    add("resume", "the end of a pause", _resume, "Let a paused flow go on.", Asked, versioned=False)
+    add(
+        "pause",
+        "a pause",
+        _pause,
+        "A running window ends after its batch; runs are skipped.",
+        ActionBody,
+        versioned=False,
+    )
+    add("resume", "the end of a pause", _resume, "Let a paused flow go on.", ActionBody, versioned=False)
     moved = "a change of a checkpoint"
     add("rewind", moved, _moved("rewind"), "Move back: later rows are sent again.", Move, versioned=True)
     add("skip", moved, _skipped, "Move forward: the range between becomes a gap.", Move, versioned=True)
@@ -153,7 +160,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
 _Do = Callable[[Flow, Services, ActionCall, str], Mapping[str, Any]]
 
 
-def _require_place(installation: Installation, dag_id: str, wanted: Wanted) -> None:
+def _require_place(installation: Installation, dag_id: str, wanted: TargetBody) -> None:
     """Refuse what is no place, before any server is asked."""
     if wanted.place:
         require_place(installation.found(dag_id).flow, wanted.place, "place")

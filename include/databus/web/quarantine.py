@@ -26,7 +26,7 @@ from databus.records.quarantine import HeldState, Selection
 from databus.records.quarantine_causes import QuarantineCauses, SampledRow, SampleWanted
 from databus.records.store import RecordStore
 from databus.runtime.context import RunIdentity, Services
-from databus.web.actions import ActionCall, Asked, IdempotencyKey, act, headers, require_json
+from databus.web.actions import ActionBody, ActionCall, IdempotencyKey, act, headers, require_json
 from databus.web.installation import Access, DagFlow, Installation
 from databus.web.paging import page, place_of
 
@@ -63,7 +63,7 @@ class ChosenPreview(Chosen):
     action: Literal["replay", "discard"]
 
 
-class Decision(Chosen, Asked):
+class Decision(Chosen, ActionBody):
     """Body of a replay."""
 
     rows: int | None = Field(None, ge=0, description="How many rows were seen: another number is refused.")

@@ -14,7 +14,7 @@ from databus.core.state.snapshot import Snapshot
 from databus.core.state.snapshot_progress import progress_of
 from databus.ops import snapshots
 from databus.runtime.context import Services
-from databus.web.actions import ActionCall, Asked, IdempotencyKey, act, headers, require_json
+from databus.web.actions import ActionBody, ActionCall, IdempotencyKey, act, headers, require_json
 from databus.web.installation import Access, Installation
 
 
@@ -34,7 +34,7 @@ class SnapshotPreview(Tables):
     action: Literal["begin", "pause", "resume", "cancel"]
 
 
-class Begun(Tables, Asked):
+class Begun(Tables, ActionBody):
     """Body of the beginning of a snapshot."""
 
 
@@ -65,9 +65,9 @@ def router(access: Access, installation: Installation) -> APIRouter:
             standing, would = snapshots.foreseen(flow.name, services.store.snapshot(flow.name), wanted.action)
             return {"action": wanted.action, "preview": standing.to_json(), "would": would}
 
-    def add(name: str, do: _Do, doc: str, body: type[Asked]) -> None:
+    def add(name: str, do: _Do, doc: str, body: type[ActionBody]) -> None:
         def action(
-            dag_id: str, wanted: Asked, idempotency_key: IdempotencyKey = None, name_of: str = who
+            dag_id: str, wanted: ActionBody, idempotency_key: IdempotencyKey = None, name_of: str = who
         ) -> JSONResponse:
             asked = headers(None, idempotency_key, versioned=False)
             call = ActionCall(dag_id, f"snapshot_{name}", name_of, asked, wanted)
@@ -77,9 +77,9 @@ def router(access: Access, installation: Installation) -> APIRouter:
         made.add_api_route(f"/{name}", action, methods=["POST"], dependencies=changes, name=name, description=doc)
 
     add("begin", _begun, "Read tables as they stand, beside the stream.", Begun)
-    add("pause", _decided("pause"), "Hold the snapshot; the stream goes on.", Asked)
-    add("resume", _decided("resume"), "Let a held snapshot go on.", Asked)
-    add("cancel", _decided("cancel"), "End the snapshot; what was delivered stays.", Asked)
+    add("pause", _decided("pause"), "Hold the snapshot; the stream goes on.", ActionBody)
+    add("resume", _decided("resume"), "Let a held snapshot go on.", ActionBody)
+    add("cancel", _decided("cancel"), "End the snapshot; what was delivered stays.", ActionBody)
     return made
 
 

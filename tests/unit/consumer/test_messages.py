@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from databus.consumer.messages import Boundary, read
+from databus.consumer.messages import TransactionMark, read
 from databus.core.errors import MessageFormatError, RowTypeError
 from tests.reference.made_messages import boundaries
 from tests.unit.consumer.records import FORMS, changes, record, records
@@ -104,7 +104,7 @@ def test_flags_and_values_of_all_types() -> None:
 
 def test_boundaries() -> None:
     begin, end = (read(record(m.value.encode(), topic=m.topic)) for m in boundaries("orders"))
-    assert isinstance(begin, Boundary)
+    assert isinstance(begin, TransactionMark)
     assert (begin.ends, begin.event_count) == (False, -1)
     assert (end.ends, end.event_count, end.quarantined, end.id) == (True, 2, 0, begin.id)
 

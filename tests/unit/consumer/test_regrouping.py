@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.consumer.change import Change, Place
-from databus.consumer.messages import Boundary, read
+from databus.consumer.change import Change, Place, Transaction
+from databus.consumer.messages import TransactionMark, read
 from databus.consumer.regrouping import Numbers, Regrouper
 from databus.consumer.spill import SpillRoom, StoredMessage
-from databus.consumer.transaction import Transaction
 from databus.core.errors import SpillFullError
 from tests.unit.consumer.records import change_record, record
 
@@ -69,7 +68,7 @@ class Reader:
     def take(self, message: StoredMessage, now: float = 0.0) -> None:
         place = (message.topic(), message.partition())
         item = read(message)
-        assert isinstance(item, Change | Boundary)
+        assert isinstance(item, Change | TransactionMark)
         self.read[place] = message.offset() + 1
         self.regrouper.take(item, place, message.offset(), now)
 

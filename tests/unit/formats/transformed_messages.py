@@ -24,8 +24,8 @@ from databus.runtime.direct.required import encoder_of, require_lane
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
-from databus.runtime.sink_views import seen_by
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import seen_by
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.registered.descriptions import FORMATS, Description
 from databus.sinks.kafka.registered.encoder import encoder_of as registered_encoder

@@ -10,7 +10,7 @@ import pytest
 
 from databus import DropColumns, Flow, Kafka, Mask, Mock, Project, RenameColumns
 from databus.ops.quarantine.exact_json import dumps
-from databus.ops.quarantine.sample import HIDDEN, HiddenNames, hidden_names, shown_payload, shown_row
+from databus.ops.quarantine.sample import HIDDEN, HiddenColumnNames, hidden_names, shown_payload, shown_row
 from databus.records.quarantine import HeldState
 from databus.records.quarantine_causes import SampledRow
 
@@ -45,12 +45,12 @@ def test_what_is_hidden_now_is_hidden_in_every_form(form: str, hiding: Any) -> N
             assert "example.org" not in shown, shown
             assert "YW5u" not in shown, shown
             assert form == "avro" or '"id":1' in shown
-    assert json.loads(dumps(shown_payload(payload, HiddenNames()))) == FORMS[form]
+    assert json.loads(dumps(shown_payload(payload, HiddenColumnNames()))) == FORMS[form]
 
 
 def test_a_table_that_has_none_of_the_kept_columns_passes_whole() -> None:
     for form in ("debezium", "maxwell", "canal", "flat", "schemas"):
-        shown = dumps(shown_payload(json.dumps(FORMS[form]), HiddenNames(kept=frozenset({"other"}))))
+        shown = dumps(shown_payload(json.dumps(FORMS[form]), HiddenColumnNames(kept=frozenset({"other"}))))
         assert json.loads(shown) == FORMS[form]
 
 
@@ -85,9 +85,9 @@ def test_numbers_keep_their_digits() -> None:
     payload = '{"a":12345678901234567.89,"b":9007199254740993,"c":10.50,"d":7,"e":-2.5e-7,"f":1e400,"g":"12","h":null}'
     at = datetime(2026, 11, 27, tzinfo=UTC)
     row = SampledRow(1, "e1", "check", 3, TABLE, None, "x", "b.1:4", HeldState.HELD, "", "", at, payload, len(payload))
-    assert shown_row(row, HiddenNames())["payload"] == {
+    assert shown_row(row, HiddenColumnNames())["payload"] == {
         "a": "12345678901234567.89", "b": "9007199254740993", "c": 10.5, "d": 7, "e": -2.5e-7, "f": "1e400", "g": "12",
         "h": None,
     }  # fmt: skip
-    assert dumps(shown_payload(payload, HiddenNames())) == payload
-    assert dumps(shown_payload(payload, HiddenNames(frozenset({"g"})))) == payload.replace('"12"', '"***"')
+    assert dumps(shown_payload(payload, HiddenColumnNames())) == payload
+    assert dumps(shown_payload(payload, HiddenColumnNames(frozenset({"g"})))) == payload.replace('"12"', '"***"')

@@ -15,7 +15,7 @@ from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss, in_clear
-from databus.runtime.sink_views import seen_by
+from databus.runtime.tables.sink_views import seen_by
 from databus.testing.table_batches import table
 
 USERS, GHOST, DONE = "shop.users", "shop._users_gho", "shop._users_del"

@@ -23,7 +23,7 @@ from databus.runtime.direct.lane import image_columns
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
-from databus.runtime.sink_views import seen_by
+from databus.runtime.tables.sink_views import seen_by
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sources.split_rows import SplitRows
 from databus.testing.table_batches import batch, table, transactions

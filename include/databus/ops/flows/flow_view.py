@@ -14,7 +14,7 @@ from databus.core.settings import Settings
 from databus.core.state.snapshot_progress import SnapshotProgress
 from databus.core.tables.column_lineage import TableLineage
 from databus.records.definitions import Definition, dag_of, newest_definitions
-from databus.records.flow_figures import LATELY, WINDOWS, BatchLine, FlowFigures, Window, flow_figures
+from databus.records.flow_figures import LATELY, WINDOWS, BatchLine, FlowPageFigures, Window, flow_figures
 from databus.records.store import RecordStore
 from databus.registry import flow_from_json
 
@@ -110,7 +110,7 @@ def _snapshot(batches: Sequence[BatchLine]) -> dict[str, Any] | None:
     return SnapshotProgress.from_json(newest.snapshot_progress).to_json() if newest is not None else None
 
 
-def _chart(figures: FlowFigures, window: Window, now: datetime) -> dict[str, Any]:
+def _chart(figures: FlowPageFigures, window: Window, now: datetime) -> dict[str, Any]:
     """Return rows/s of buckets, 0 where no batch was committed, and the longest delay, null where none was."""
     width_s = window.width.total_seconds()
     found = [figures.buckets.get(number, (0, 0, None)) for number in range(window.count)]
@@ -125,7 +125,7 @@ def _chart(figures: FlowFigures, window: Window, now: datetime) -> dict[str, Any
     }
 
 
-def _graph(known: Definition | None, figures: FlowFigures) -> dict[str, Any]:
+def _graph(known: Definition | None, figures: FlowPageFigures) -> dict[str, Any]:
     """Return the steps of a flow; where its definition is not known or not readable, those that its figures name."""
     flow = readable(known)
     seconds = LATELY.total_seconds()

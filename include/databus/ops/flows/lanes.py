@@ -11,7 +11,7 @@ from databus.core.protocols.optional_source import DefinedSource
 from databus.core.settings import Settings
 from databus.runtime.check import row_checks
 from databus.runtime.direct.reasons import refusal, table_lanes
-from databus.runtime.sink_views import transforms_anywhere
+from databus.runtime.tables.sink_views import transforms_anywhere
 
 ALL = "*"
 """Name that stands for all tables of a flow."""

@@ -13,20 +13,24 @@ _LARGEST = 2**53 - 1
 _MOST_DIGITS = 40
 
 
-class Written(str):
+class ExactNumber(str):
     """Number as it is written."""
 
     __slots__ = ()
 
 
 def loads(text: str) -> Any:
-    """Return what a text holds, its numbers as `Written`; raises ValueError where it is no JSON."""
-    return json.loads(text, parse_float=Written, parse_int=Written)
+    """Return what a text holds, its numbers as `ExactNumber`.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    return json.loads(text, parse_float=ExactNumber, parse_int=ExactNumber)
 
 
 def dumps(found: Any) -> str:
     """Return the text of what `loads` gave, its numbers as they were written."""
-    if isinstance(found, Written):
+    if isinstance(found, ExactNumber):
         return str(found)
     if isinstance(found, Mapping):
         return (
@@ -37,7 +41,7 @@ def dumps(found: Any) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
-def number(written: Written) -> int | float | str:
+def number(written: ExactNumber) -> int | float | str:
     """Return a number; its text where a reader that takes numbers as doubles would round it."""
     if len(written) > _MOST_DIGITS:
         return str(written)

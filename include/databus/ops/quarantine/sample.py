@@ -15,7 +15,7 @@ from databus.core.batches.receipts import CHECK
 from databus.core.batches.refusals import kind_of_cause
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
-from databus.ops.quarantine.exact_json import Written, dumps, loads, number
+from databus.ops.quarantine.exact_json import ExactNumber, dumps, loads, number
 from databus.records.quarantine_causes import SampledRow
 from databus.runtime.routing import routes_named, takes
 from databus.transforms.project import Project
@@ -33,7 +33,7 @@ _MEMBERS_BESIDE = {"database", "table", "type", "data"}
 
 
 @dataclass(frozen=True)
-class HiddenNames:
+class HiddenColumnNames:
     """Columns of one table that a flow hides now.
 
     Attributes:
@@ -52,7 +52,7 @@ class HiddenNames:
         return name in self.names or (self.kept is not None and name not in self.kept)
 
 
-def hidden_names(flow: Flow, table: str, stage: str = CHECK) -> HiddenNames:
+def hidden_names(flow: Flow, table: str, stage: str = CHECK) -> HiddenColumnNames:
     """Return what a flow hides in a table, under each name that the columns have in the images of a stage.
 
     A sink's rows are hidden by the flow's transforms and by its own. Rows that a check holds go to all sinks: what each
@@ -70,7 +70,7 @@ def hidden_names(flow: Flow, table: str, stage: str = CHECK) -> HiddenNames:
     return reduce(_in_both, hidden) if hidden else _hidden_by(flow.transforms, table)
 
 
-def _hidden_by(transforms: Iterable[TransformSpec], table: str) -> HiddenNames:
+def _hidden_by(transforms: Iterable[TransformSpec], table: str) -> HiddenColumnNames:
     names, kept, former_of = set[str](), None, dict[str, str]()
     for spec in transforms:
         if not isinstance(spec, TableTransform) or not spec.applies_to(table):
@@ -91,16 +91,16 @@ def _hidden_by(transforms: Iterable[TransformSpec], table: str) -> HiddenNames:
         elif kept is not None:
             added = getattr(spec, "columns", ())
             kept |= {name.casefold() for name in (*added, getattr(spec, "into", ""))}
-    return HiddenNames(frozenset(names), None if kept is None else frozenset(kept))
+    return HiddenColumnNames(frozenset(names), None if kept is None else frozenset(kept))
 
 
-def _in_both(one: HiddenNames, other: HiddenNames) -> HiddenNames:
+def _in_both(one: HiddenColumnNames, other: HiddenColumnNames) -> HiddenColumnNames:
     names = frozenset(name for name in one.names | other.names if one.hides(name) and other.hides(name))
     kept = None if one.kept is None or other.kept is None else one.kept | other.kept
-    return HiddenNames(names, kept)
+    return HiddenColumnNames(names, kept)
 
 
-def shown_row(row: SampledRow, hidden: HiddenNames) -> dict[str, Any]:
+def shown_row(row: SampledRow, hidden: HiddenColumnNames) -> dict[str, Any]:
     """Return a row as plain JSON; `payload` is null where it is too long to be shown, and `payload_chars` says so."""
     return {
         **{name: getattr(row, name) for name in ("event_id", "stage", "batch", "table", "cause", "position")},
@@ -115,8 +115,8 @@ def shown_row(row: SampledRow, hidden: HiddenNames) -> dict[str, Any]:
     }
 
 
-def shown_payload(payload: str, hidden: HiddenNames) -> Any:
-    """Return a payload with what is hidden replaced, numbers as `Written`.
+def shown_payload(payload: str, hidden: HiddenColumnNames) -> Any:
+    """Return a payload with what is hidden replaced, numbers as `ExactNumber`.
 
     One that is no JSON is hidden whole where anything is hidden, and so are the bytes of Avro and Protobuf.
     """
@@ -127,12 +127,12 @@ def shown_payload(payload: str, hidden: HiddenNames) -> Any:
     return _without(found, hidden) if hidden else found
 
 
-def shown_cause(row: SampledRow, hidden: HiddenNames) -> str:
+def shown_cause(row: SampledRow, hidden: HiddenColumnNames) -> str:
     """Return a row's cause; only its kind where anything is hidden: servers quote ids and values."""
     return kind_of_cause(row.stage, row.cause) if hidden else row.cause
 
 
-def shown_key(key: str | None, hidden: HiddenNames) -> str | None:
+def shown_key(key: str | None, hidden: HiddenColumnNames) -> str | None:
     """Return a row's key; a column that is hidden by name is replaced in it. A `Project` leaves keys as they are."""
     if key is None or not hidden.names:
         return key
@@ -142,7 +142,7 @@ def shown_key(key: str | None, hidden: HiddenNames) -> str | None:
         return HIDDEN
 
 
-def _without(found: Any, hidden: HiddenNames) -> Any:
+def _without(found: Any, hidden: HiddenColumnNames) -> Any:
     if not isinstance(found, Mapping):
         return _nested(found, hidden)
     if found.keys() == {"format", "base64"}:
@@ -183,7 +183,7 @@ def _image(found: Any, kept: frozenset[str]) -> Any:
     return {name: value if name.casefold() in kept else HIDDEN for name, value in found.items()}
 
 
-def _nested(found: Any, hidden: HiddenNames) -> Any:
+def _nested(found: Any, hidden: HiddenColumnNames) -> Any:
     """Replace what is hidden by name at any depth: a column may hold JSON with members of that name."""
     if isinstance(found, Mapping):
         return {
@@ -196,7 +196,7 @@ def _nested(found: Any, hidden: HiddenNames) -> Any:
 
 
 def _cut(found: Any) -> Any:
-    if isinstance(found, Written):
+    if isinstance(found, ExactNumber):
         return number(found)
     if isinstance(found, str) and len(found) > MOST_CHARS:
         return f"{found[:MOST_CHARS]}… ({len(found)} characters)"

@@ -52,8 +52,8 @@ from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
-from databus.runtime.sink_views import SinkTransform, seen_by
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import SinkTransform, seen_by
 from databus.transforms.rename import RenameColumns
 
 TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"

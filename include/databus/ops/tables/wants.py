@@ -19,7 +19,7 @@ from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.selection import EVERY_TABLE
 from databus.runtime.check import row_checks
 from databus.runtime.context import Services
-from databus.runtime.sink_views import transforms_anywhere
+from databus.runtime.tables.sink_views import transforms_anywhere
 
 _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list", "column_set"})
 """Arguments of expectations that name columns."""

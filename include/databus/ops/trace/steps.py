@@ -16,8 +16,8 @@ _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read by a snapshot", 
 
 
 @dataclass(frozen=True)
-class Step:
-    """Step of a journey.
+class JourneyStep:
+    """JourneyStep of a journey.
 
     Attributes:
         stage: "source", "batch", "record", "document", "mirror" or "held".
@@ -62,12 +62,12 @@ def steps_json(journey: Journey) -> list[dict[str, Any]]:
     return found
 
 
-def _steps(journey: Journey) -> Iterator[Step]:
+def _steps(journey: Journey) -> Iterator[JourneyStep]:
     change = journey.change
     file = f"{change.file}:{change.position}" if change.file else ""
     number = f"change {change.ordinal + 1:,} of its transaction" if change.ordinal is not None else ""
     told = (_OPS.get(change.op, change.op), change.table, change.key or "", change.gtid, number)
-    yield Step("source", "Committed at the source", file, told, _at(change.ts_ms))
+    yield JourneyStep("source", "Committed at the source", file, told, _at(change.ts_ms))
     steps = 1
     begun = None
     for batch in journey.batches:
@@ -79,7 +79,7 @@ def _steps(journey: Journey) -> Iterator[Step]:
         state = "" if seen.state.startswith("version ") else seen.state
         warns = "not kept" in seen.state or "older change" in seen.state
         held_by = f"on {seen.site}" if seen.site and seen.site != seen.sink else ""
-        yield Step(
+        yield JourneyStep(
             seen.kind, title, seen.place, (seen.sink, held_by, state), _at(seen.at_ms), None, begun or 0,
             journey.flow, seen.sink, None, warns,
         )  # fmt: skip
@@ -95,17 +95,19 @@ def _steps(journey: Journey) -> Iterator[Step]:
     for note in journey.notes:
         if note.startswith("held back by "):
             stage, _, cause = note.removeprefix("held back by ").partition(": ")
-            yield Step("held", f"Held back by {stage}", "", (cause,), None, None, begun, journey.flow, "", None, True)
+            yield JourneyStep(
+                "held", f"Held back by {stage}", "", (cause,), None, None, begun, journey.flow, "", None, True
+            )
 
 
-def _batch(batch: BatchRecord) -> Step:
+def _batch(batch: BatchRecord) -> JourneyStep:
     """Return the step of a batch: from its begin, as far as its stages' times are known, to its commit."""
     spent_ms = sum(ms for stage, ms in batch.durations_ms.items() if stage != "record")
     at = batch.committed_at - timedelta(milliseconds=spent_ms)
     mode = "" if batch.mode == "live" else batch.mode
     again = f"attempt {batch.attempt}" if batch.attempt > 1 else ""
     dag = dag_of(batch.run_url)
-    return Step(
+    return JourneyStep(
         "batch",
         f"Batch {batch.batch:,}",
         f"({batch.start}, {batch.end}]",
@@ -119,9 +121,9 @@ def _batch(batch: BatchRecord) -> Step:
     )
 
 
-def _hop(hop: Hop, behind: int | None) -> Step:
+def _hop(hop: Hop, behind: int | None) -> JourneyStep:
     dag = dag_of(hop.batch.run_url)
-    return Step(
+    return JourneyStep(
         "mirror",
         "Mirror copy",
         str(hop.target) if hop.target else "",

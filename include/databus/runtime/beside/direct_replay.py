@@ -34,9 +34,9 @@ from databus.runtime.dispatch import Dispatched
 from databus.runtime.read import splits_of
 from databus.runtime.routing import route_of
 from databus.runtime.sink_outage.outage import naming
-from databus.runtime.sink_views import seen_by
 from databus.runtime.spark.errors import engine_errors
 from databus.runtime.tables.hidden_loss import require_again
+from databus.runtime.tables.sink_views import seen_by
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from databus.runtime.dispatch import MINE, REFUSED, Dispatched, dispatch, quaran
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.sink_rows import CheckedRows, changes_of_sink, rows_of_sink, with_stored_images
-from databus.runtime.sink_views import seen_by
 from databus.runtime.spark.errors import engine_errors
 from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.tables.hidden_loss import require_again
+from databus.runtime.tables.sink_views import seen_by
 from databus.runtime.transform import transform
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from databus.runtime.dispatch import Dispatched, with_own_shares, writing_order
 from databus.runtime.plan import PlannedBatch
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
-from databus.runtime.sink_views import seen_by
+from databus.runtime.tables.sink_views import seen_by
 
 if TYPE_CHECKING:
     from databus.rows.row_program import RowProgram, SinkProgram

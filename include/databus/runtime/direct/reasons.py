@@ -15,7 +15,7 @@ from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden import Hidden
 from databus.runtime.direct.row_checks import holding, unmarked, without_rows
-from databus.runtime.sink_views import own_transforms, seen_by, transforms_anywhere, views_of
+from databus.runtime.tables.sink_views import own_transforms, seen_by, transforms_anywhere, views_of
 
 if TYPE_CHECKING:
     from databus.rows.row_program import SinkProgram

@@ -62,8 +62,8 @@ def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned
     from databus.runtime.direct.required import encoder_of
     from databus.runtime.direct.row_checks import image_marks
     from databus.runtime.routing import outputs_of, prepare
-    from databus.runtime.sink_views import seen_by
     from databus.runtime.tables.column_lineage import written_tables
+    from databus.runtime.tables.sink_views import seen_by
 
     flow = session.flow
     if not is_direct(flow, planned):

@@ -21,7 +21,7 @@ from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field, fields_of
 from databus.runtime.check import row_checks
 from databus.runtime.routing import outputs_of
-from databus.runtime.sink_views import own_transforms
+from databus.runtime.tables.sink_views import own_transforms
 
 log = logging.getLogger(__name__)
 

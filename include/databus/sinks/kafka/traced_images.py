@@ -19,7 +19,7 @@ def images_of(value: bytes | None) -> RowImages:
     if len(value) > LARGEST_BYTES:
         return RowImages(note=f"its value has {len(value):,} bytes: too many to show here")
     try:
-        found = json.loads(value, parse_float=Written, parse_int=Written)
+        found = json.loads(value, parse_float=WrittenNumber, parse_int=WrittenNumber)
     except ValueError:
         return RowImages(note="its value is no JSON")
     return _in_form(found) if isinstance(found, dict) else RowImages(note="its value is no JSON object")
@@ -41,7 +41,7 @@ def _in_form(found: Mapping[str, Any]) -> RowImages:
     return RowImages(before=row) if gone else RowImages(after=row, note="this form has no row before the change")
 
 
-class Written(str):
+class WrittenNumber(str):
     """Number as it is written: a page must not round it."""
 
     __slots__ = ()

@@ -53,8 +53,8 @@ def into_file(changes: Changes, path: str) -> None:
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for change in changes:
         os.write(log, f"handled {change.event_id} {change.partition} {change.offset}\n".encode())
-        changes.ack(change)
-        os.write(log, f"acked {change.event_id}\n".encode())
+        if changes.ack(change):
+            os.write(log, f"acked {change.event_id}\n".encode())
 
 
 def into_database(changes: Changes, connect: Callable[[], Any], every: int) -> None:

@@ -167,8 +167,11 @@ class Changes(ConsumerOptions):
         """
         handlers.run(self)
 
-    def ack(self, change: Change | None = None) -> None:
-        """Acknowledge, and store the checkpoint; it is stored when this returns.
+    def ack(self, change: Change | None = None) -> bool:
+        """Acknowledge, and store the checkpoint; return whether it is stored.
+
+        It is not while a group moves partitions to other members: who reads them next may be given the change again.
+        With a `DatabaseCheckpoint` nothing is stored here, but by its `save`.
 
         Args:
             change: this one and all before it in its partition; None for all that was delivered.
@@ -187,8 +190,12 @@ class Changes(ConsumerOptions):
             change._owner.acknowledge(change)  # noqa: SLF001 - the consumer's own field
             if self.seen is not None:
                 self.seen.add(change)
-        if self._feed is not None:
-            self._feed.store()
+        if self._feed is None:
+            return False
+        self._feed.store()
+        if change is not None:
+            return bool(change._owner.stored > change.offset)  # noqa: SLF001 - the consumer's own field
+        return all(progress.stored >= progress.acked for progress in self._feed.owned.values())
 
     def rewind(self) -> None:
         """Go back to the stored checkpoint: what was delivered since comes again. Call it after a rollback."""

@@ -79,16 +79,15 @@ def flow_file(
     (folder / f"{name}.py").write_text(text)
 
 
-def until(what: str, look: Callable[[], Any], within_s: float = 240, pause_s: float = 0.0) -> Any:
-    """Look until there is something, and return it; the longer it takes, the less often, unless a pause is given.
+def until(what: str, look: Callable[[], Any], within_s: float = 240, pause_s: float = 0.5) -> Any:
+    """Look until there is something, and return it.
 
     Most looks ask the API server, whose answer takes a thirtieth of a second of CPU.
     """
-    began = time.monotonic()
+    deadline = time.monotonic() + within_s
     while not (found := look()):
-        waited = time.monotonic() - began
-        assert waited < within_s, f"in vain: {what}"
-        time.sleep(pause_s or min(1.5, 0.5 + waited / 20))
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(pause_s)
     return found
 
 

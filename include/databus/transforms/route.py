@@ -118,10 +118,8 @@ class Route(TableTransform):
         return changes
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
-        """Return the changes, with the columns noted whose values a route by value shows: it changes none."""
-        if self.by is None or not isinstance(changes, FrameChanges):
-            return changes
-        return self._choice.noted(changes)
+        """Return the changes: a route changes no column."""
+        return changes
 
     def route(self, table: str, route: str) -> str:
         """Return the same route that `transform` sets on the rows of a table by its name, before any row is read."""
@@ -184,14 +182,11 @@ class _RouteChoice(Choice):
 
     def applied(self, changes: FrameChanges) -> FrameChanges:
         """Return the changes with the places of their rows; see `Choice`."""
-        return self.noted(super().applied(changes))
-
-    def noted(self, changes: FrameChanges) -> FrameChanges:
-        """Return the changes with the columns noted whose values the route shows."""
+        placed = super().applied(changes)
         for schema in changes.tables:
             if self.means(schema):
-                changes = changes.with_told(schema, clear_of(changes, schema, self.judged(changes, schema)))
-        return changes
+                placed = placed.with_told(schema, clear_of(changes, schema, self.judged(changes, schema)))
+        return placed
 
     def value(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
         """Return SQL of an array of the route."""

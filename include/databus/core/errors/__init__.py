@@ -9,14 +9,12 @@ from databus.core.errors.batch import (
     TransformError,
 )
 from databus.core.errors.checkpoint import (
-    ActionOpenError,
     BackfillIncompleteError,
     BackfillOpenError,
     BackfillWaitsError,
     CheckpointConflictError,
     CheckpointError,
     CheckpointFormatError,
-    CheckpointMovedError,
     CheckpointTooLargeError,
     CheckpointUnavailableError,
     FlowPausedError,
@@ -39,16 +37,6 @@ from databus.core.errors.config import (
     ServerUnknownError,
     SnapshotConditionError,
     UnknownKindError,
-)
-from databus.core.errors.consumer import (
-    ConsumerError,
-    MessageFormatError,
-    PlaceGoneError,
-    RowTypeError,
-    SpillFullError,
-    StoredPlaceBusyError,
-    StoredPlaceError,
-    StoredPlaceMovedError,
 )
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import (
@@ -96,7 +84,6 @@ from databus.core.errors.source import (
 )
 
 __all__ = [
-    "ActionOpenError",
     "AlertingError",
     "BackfillFutureError",
     "BackfillIncompleteError",
@@ -106,14 +93,12 @@ __all__ = [
     "CheckpointConflictError",
     "CheckpointError",
     "CheckpointFormatError",
-    "CheckpointMovedError",
     "CheckpointTooLargeError",
     "CheckpointUnavailableError",
     "ChunkFileError",
     "ClaimError",
     "ConfigError",
     "ConnectionMissingError",
-    "ConsumerError",
     "DatabusError",
     "DecodeError",
     "FlowPausedError",
@@ -121,13 +106,11 @@ __all__ = [
     "LeaseBusyError",
     "MarkerDivergedError",
     "MarkersAheadError",
-    "MessageFormatError",
     "OffsetInvalidError",
     "OffsetPurgedError",
     "PackageMissingError",
     "PackageVersionError",
     "PlaceError",
-    "PlaceGoneError",
     "PlanChangedError",
     "PreparedTransactionMissingError",
     "QualityGateError",
@@ -137,7 +120,6 @@ __all__ = [
     "RegistryAccessError",
     "RegistryUnavailableError",
     "ReplaysRefusedError",
-    "RowTypeError",
     "RunConfError",
     "SandboxError",
     "SchemaRefusedError",
@@ -168,11 +150,7 @@ __all__ = [
     "SourceError",
     "SourceSettingError",
     "SourceUnavailableError",
-    "SpillFullError",
     "StaleEpochError",
-    "StoredPlaceBusyError",
-    "StoredPlaceError",
-    "StoredPlaceMovedError",
     "TransformError",
     "UnknownKindError",
     "UnloggedChangeError",

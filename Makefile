@@ -17,9 +17,11 @@ KUBERNETES := 1.37.0
 COVERAGE := $(BIN)/coverage
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
-COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py expressions/test_texts.py expressions/test_json_paths.py)
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_json_pieces.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py expressions/test_texts.py expressions/test_json_paths.py)
 # What `make test-lowest` runs beside the unit tests: a flow through Spark Connect into Kafka.
 ONE_FLOW := tests/integration/test_path.py::test_connect_engine
+# What `make coverage` runs beside the unit tests: contracts of the checkpoint store and of both sinks, on real servers.
+CONTRACTS := $(addprefix tests/integration/,checkpoints test_sink_kafka.py test_sink_search.py)
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
@@ -61,7 +63,7 @@ test-loaded: setup java kernels ## A sample of the server tests beside two busy 
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
 
 test-lowest: setup java ## The lowest versions that pyproject allows, in an environment of its own: unit tests and a flow (needs a package registry)
-	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit $(ONE_FLOW))
+	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit --ignore=tests/unit/suite $(ONE_FLOW))
 
 kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them, and the tests' byte code (`make test` does)
 $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py include/databus/sinks/*.py)
@@ -73,9 +75,9 @@ $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/data
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-coverage: $(COVERAGE) ## Lines of core, runtime, checkpoints and sinks that tests without servers run, module by module
+coverage: $(COVERAGE) java kernels ## Lines of core, runtime, checkpoints and sinks that unit tests and contracts run, module by module
 	$(COVERAGE) erase
-	$(COVERAGE) run -m pytest tests/unit --quiet --numprocesses=2 --dist=loadscope -m "not full" $(ARGS)
+	$(COVERAGE) run -m pytest tests/unit $(CONTRACTS) --quiet --numprocesses=2 --dist=loadscope -m "not full" $(ARGS)
 	$(COVERAGE) combine --quiet
 	$(COVERAGE) report
 
@@ -163,9 +165,13 @@ bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000
 
 bench: bench-e2e ## The same as bench-e2e
 
-.PHONY: reference
+.PHONY: reference screenshots
 reference: setup ## Write the pages of docs/reference from the code (a unit test compares them)
 	$(BIN)/python -m tests.reference
+
+screenshots: setup java ui ## Pictures of the pages in light and dark into docs/screenshots, from a real Airflow with a flow that runs (needs Chromium)
+	mkdir -p docs/screenshots
+	DATABUS_TEST_PICTURES=$(CURDIR)/docs/screenshots $(BIN)/python -m pytest -q -n 0 -m "" tests/e2e/test_screenshots.py
 
 ##@ Run it in containers
 .PHONY: docker-up docker-down docker-secrets

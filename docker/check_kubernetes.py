@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,15 @@ from check import ROOT, report, run_tool
 FOLDER = ROOT / "docker" / "kubernetes"
 CHART = FOLDER / "chart"
 AIRFLOW_VALUES = FOLDER / "airflow-values.yaml"
+PAGE = ROOT / "docs" / "install" / "airflow-chart.md"
+
+_DOCUMENT = re.compile(r"^---\s*$", re.MULTILINE)
+_NAME = re.compile(r"^  name: \"?([\w.-]+)", re.MULTILINE)
+_TAKEN = {
+    "secret": re.compile(r"secretName: \"?([\w.-]+)|(?:secretRef|secretKeyRef):\s+(?:key: \S+\s+)?name: \"?([\w.-]+)"),
+    "claim": re.compile(r"claimName: \"?([\w.-]+)"),
+}
+_MADE = {"secret": "kind: Secret\n", "claim": "kind: PersistentVolumeClaim\n"}
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,35 @@ def object_defects(tools: Tools, chart: Path, options: Sequence[str]) -> Iterato
         yield from run_tool([*argv, file.name])[1]
 
 
+def beforehand() -> dict[str, set[str]]:
+    """Secrets that the page makes with kubectl and claims that our chart makes, before Airflow's chart is installed."""
+    claims = (file.read_text(encoding="utf-8") for file in (CHART / "templates").glob("*.yaml"))
+    return {
+        "secret": set(re.findall(r"kubectl create secret generic ([\w-]+)", PAGE.read_text(encoding="utf-8"))),
+        "claim": {name for text in claims for name in _made(text, "claim")},
+    }
+
+
+def _made(rendered: str, kind: str) -> set[str]:
+    documents = (text for text in _DOCUMENT.split(rendered) if _MADE[kind] in text)
+    return {found[1] for text in documents if (found := _NAME.search(text))}
+
+
+def name_defects(rendered: str, there: dict[str, set[str]]) -> Iterator[str]:
+    """Secrets and claims that pods of Airflow's chart take and nobody makes, and users made with FAB.
+
+    Args:
+        rendered: objects of the chart as YAML.
+        there: kind → names that are there before.
+    """
+    for kind, pattern in _TAKEN.items():
+        taken = {next(filter(None, found.groups())) for found in pattern.finditer(rendered)}
+        for name in sorted(taken - _made(rendered, kind) - there[kind]):
+            yield f"{kind} {name} is taken by a pod, and nobody makes it"
+    if "airflow users create" in rendered:
+        yield "a job runs `airflow users create`, which the image lacks: it has no FAB (createUserJob.enabled)"
+
+
 def chart_defects(tools: Tools, chart: Path, options: Sequence[str]) -> list[str]:
     """Findings of both, for one set of values."""
     return [*lint_defects(tools, chart, options), *object_defects(tools, chart, options)]
@@ -113,7 +152,9 @@ def outcomes(tools: Tools, airflow_chart: Path | None) -> list[bool]:
         title = Path(values[-1]).name if values else "values.yaml"
         clean.append(report(f"chart with {title}: lint, schemas", chart_defects(tools, CHART, values)))
     if airflow_chart is not None:
-        defects = chart_defects(tools, airflow_chart, ("--values", str(AIRFLOW_VALUES)))
+        values = ("--values", str(AIRFLOW_VALUES))
+        rendered = run_tool([tools.helm, "template", "airflow", str(airflow_chart), *values])[0]
+        defects = [*chart_defects(tools, airflow_chart, values), *name_defects(rendered, beforehand())]
         clean.append(report(f"Airflow's chart with {AIRFLOW_VALUES.name}", defects))
     return clean
 

@@ -22,6 +22,7 @@ case "$role" in
       --class org.apache.spark.sql.connect.service.SparkConnectServer \
       --conf spark.driver.host="$host" \
       --conf spark.connect.grpc.binding.port="${SPARK_CONNECT_PORT:-15002}" \
+      --conf spark.python.daemon.module=databus.runtime.spark.worker_daemon \
       --conf spark.executorEnv.PYSPARK_PYTHON="$PYSPARK_PYTHON" \
       "$@" spark-internal
     ;;

@@ -1,7 +1,7 @@
 """Trial of the wheels in an environment of its own: another Python, another Airflow, or the lowest versions allowed.
 
 For example `python packaging/trial.py build/lowest --lowest -- tests/unit` (`make test-lowest`), or
-`python packaging/trial.py build/airflow31 --airflow 3.1 --extras airflow,lineage,quality -- tests/airflow`.
+`python packaging/trial.py build/airflow31 --airflow 3.1 -- tests/airflow`.
 With --airflow the versions of Airflow and of all that it needs are locked first, without databus: constraints under
 which databus is installed, as Airflow's own are. Needs a package registry.
 """
@@ -20,7 +20,7 @@ import wheels
 
 ROOT = wheels.ROOT
 UV = Path(sys.executable).with_name("uv")
-EXTRAS = ("elasticsearch", "kafka", "lineage", "mysql", "postgres", "quality", "registry", "spark")
+EXTRAS = ("airflow", "elasticsearch", "kafka", "lineage", "mysql", "postgres", "quality", "registry", "spark")
 PROVIDERS = ("apache-kafka", "apache-spark", "openlineage", "standard")
 BESIDE = ("pandas<3", "pyspark-client<4.1.4")
 """What Airflow's few providers leave open here; databus and pyspark 4.1 do not."""

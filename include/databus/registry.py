@@ -131,7 +131,10 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
     """
 
     def build(group: str, item: Mapping[str, Any]) -> Any:
-        return spec_class(group, item["kind"]).from_stored(options_of(item))
+        options = options_of(item)
+        if group == "sinks" and "transforms" in options:
+            options["transforms"] = tuple(build("transforms", each) for each in options["transforms"])
+        return spec_class(group, item["kind"]).from_stored(options)
 
     values = dict(data)
     values["source"] = build("sources", data["source"])

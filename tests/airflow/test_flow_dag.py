@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
@@ -20,6 +21,7 @@ from dateutil.relativedelta import relativedelta
 
 from databus import Flow, Kafka, Mirror, MysqlBinlog
 from databus.airflow import flow_dag, mirror_dag
+from databus.airflow.carried_flow import carried_by
 from databus.airflow.operators.single_task_run import WholeRunOperator
 from databus.airflow.operators.submit import SubmitTransferOperator
 from databus.airflow.operators.transfer import TransferOperator
@@ -27,6 +29,7 @@ from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.airflow.timetable import staggered
 from databus.core.errors import ConfigError
 from databus.core.flow import Mode
+from databus.registry import flow_from_json
 from databus.runtime.window_limits import WindowLimits
 
 FLOW = Flow(
@@ -148,6 +151,26 @@ def test_a_live_window_waits_for_a_late_successor_which_waits_for_no_audit() -> 
     dag = flow_dag(FLOW, every=timedelta(seconds=10), mode="live")
     assert dag.task_dict["transfer"].window_s == 70
     assert dag.max_active_runs == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "conn_id"),
+    [
+        ({}, "spark_connect_default"),
+        ({"engine": "submit", "spark_conn_id": "yarn"}, "spark_connect_default"),
+        ({"spark_conn_id": "spark_east"}, "spark_east"),
+        ({"mode": "economy"}, "spark_connect_default"),
+    ],
+)
+def test_a_stored_dag_carries_its_flow_as_it_runs_it(options: dict[str, Any], conn_id: str) -> None:
+    stored = json.loads(json.dumps(DagSerialization.to_dict(flow_dag(FLOW, dag_id="of_the_shop", **options))))
+    found = carried_by(stored)
+    assert found is not None
+    flow = flow_from_json(found["flow"])
+    assert flow == FLOW.model_copy(update={"mode": options.get("mode", FLOW.mode)})
+    assert found["spark_conn_id"] == conn_id
+    for other in ("no JSON", "[]", '{"databus": 1}', None):
+        assert carried_by({"dag": {"tasks": [{"__var": {"doc_json": other}}]}}) is None
 
 
 def test_a_flow_is_woken_by_changes_that_nobody_moves() -> None:

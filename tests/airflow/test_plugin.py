@@ -49,7 +49,17 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
     assert json.loads(lines[0][1:]) == {
         "errors": {},
         "ours": ["databus"],
-        "pages": [["Databus", place, "/databus/static/main.js"] for place in ("dag_run", "nav")],
+        "pages": [
+            [name, place, "/databus/static/main.js"]
+            for name, place in (
+                ("Databus", "dag_run"),
+                ("Databus", "dag"),
+                ("Checkpoint", "dag"),
+                ("Quarantine", "dag"),
+                ("Databus trace", "nav"),
+                ("Databus", "nav"),
+            )
+        ],
         "routes": ["/databus"],
         "timetables": ["databus.airflow.timetable.StaggeredTimetable"],
         "tasks": True,

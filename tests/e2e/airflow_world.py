@@ -79,15 +79,16 @@ def flow_file(
     (folder / f"{name}.py").write_text(text)
 
 
-def until(what: str, look: Callable[[], Any], within_s: float = 240, pause_s: float = 0.5) -> Any:
-    """Look until there is something, and return it.
+def until(what: str, look: Callable[[], Any], within_s: float = 240, pause_s: float = 0.0) -> Any:
+    """Look until there is something, and return it; the longer it takes, the less often, unless a pause is given.
 
     Most looks ask the API server, whose answer takes a thirtieth of a second of CPU.
     """
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(pause_s)
+        waited = time.monotonic() - began
+        assert waited < within_s, f"in vain: {what}"
+        time.sleep(pause_s or min(1.5, 0.5 + waited / 20))
     return found
 
 

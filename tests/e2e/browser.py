@@ -90,9 +90,44 @@ class Page:
             time.sleep(0.5)
         return str(found)
 
+    def waits_for(self, expression: str, within_s: float = 60) -> Any:
+        """Wait until an expression is true in the page, and return its value."""
+        deadline = time.monotonic() + within_s
+        while not (found := self.value(expression)):
+            body = self.value("document.body?.innerText")
+            assert time.monotonic() < deadline, f"in vain at {self.value('location.href')}: {expression}: {body}"
+            time.sleep(0.2)
+        return found
+
+    def dark(self, *, on: bool) -> None:
+        """Show what is there in the host's dark theme, or in its light one."""
+        how = "document.documentElement.classList"
+        self.value(f"{how}.remove('dark', 'light'), {how}.add('{'dark' if on else 'light'}')")
+        self.value(f"document.documentElement.style.colorScheme = '{'dark' if on else 'light'}'")
+
+    def violations(self, axe: str) -> list[str]:
+        """Return what axe-core finds in our part of the page: its rule and the element, each with a line.
+
+        Args:
+            axe: the library's text.
+        """
+        self.value(axe)
+        told = "v => v.nodes.map(n => `${v.id}: ${n.target} ${n.failureSummary}`)"
+        run = f"axe.run('.databus').then(r => r.violations.flatMap({told}))"
+        answer = self.send("Runtime.evaluate", expression=run, awaitPromise=True, returnByValue=True)
+        found: list[str] = answer["result"]["value"]
+        return found
+
     def screenshot(self, file: Path) -> None:
         """Write what is shown as PNG."""
         file.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+def look(page: Page, name: str, tmp_path: Path) -> None:
+    """Keep a picture: in the test's folder, or where DATABUS_TEST_PICTURES says so."""
+    file = Path(os.environ.get("DATABUS_TEST_PICTURES") or tmp_path) / f"{name}.png"
+    page.screenshot(file)
+    assert file.stat().st_size > 10_000
 
 
 @contextmanager

@@ -12,11 +12,16 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
+from tests.e2e.browser import Page, chromium
+from tests.e2e.hidden_till import OUTSIDER
+from tests.e2e.login_server import LoginServer, login_server
+from tests.e2e.till import Till, till_run
 from tests.integration.kafka_target import forget_kept
 from tests.ports import ports_from
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
+ROLES = {"viewer": "viewer", "user": "user", "op": "op", "admin": "admin", OUTSIDER: "viewer", "nobody": ""}
 ENVIRONMENT = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
     "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "include"))),
@@ -64,3 +69,21 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
         forget_kept()  # while the broker is there: later it is waited for
         if not kept:
             sandbox.destroy()
+
+
+@pytest.fixture(scope="package")
+def till(airflow: AirflowWorld) -> Till:
+    return till_run(airflow)
+
+
+@pytest.fixture(scope="package")
+def server(airflow: AirflowWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+    folder = tmp_path_factory.mktemp("login_server")
+    with login_server(airflow.sandbox, "tests.e2e.hidden_till.HiddenTill", ROLES, folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(26_390, tmp_path_factory.mktemp("profile")) as page:
+        yield page

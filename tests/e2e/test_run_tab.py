@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,37 +10,20 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.airflow_world import AirflowWorld
-from tests.e2e.browser import Page, chromium
-from tests.e2e.conftest import ROOT
+from tests.e2e.browser import Page, look
+from tests.e2e.conftest import ROLES, ROOT
 from tests.e2e.hidden_till import OUTSIDER
-from tests.e2e.login_server import LoginServer, login_server
-from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till, till_run
+from tests.e2e.login_server import LoginServer
+from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
-FLOWS = "/databus/api/v1/flows"
-ROLES = {"viewer": "viewer", "user": "user", "op": "op", "admin": "admin", OUTSIDER: "viewer", "nobody": ""}
+FLOWS, DESCRIPTION = "/databus/api/v1/flows", "/databus/api/v1/openapi.json"
+TRACE = "/databus/api/v1/trace"
+VALUES = ("/images?", "/quarantine/rows", "/quarantine/export")
 READ, FILTERED = len(ORDERS) + len(ITEMS) + len(VISITS), len(VISITS)
 HELD = sum(email is None for _, email, _, _ in ORDERS)
 LOST = sum(status not in STATES for _, _, status, _ in ORDERS)
-
-
-@pytest.fixture(scope="module")
-def till(airflow: AirflowWorld) -> Till:
-    return till_run(airflow)
-
-
-@pytest.fixture(scope="module")
-def server(airflow: AirflowWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
-    folder = tmp_path_factory.mktemp("login_server")
-    with login_server(airflow.sandbox, "tests.e2e.hidden_till.HiddenTill", ROLES, folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chromium(26_390, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 def tab(root: str, till: Till) -> str:
@@ -59,13 +40,6 @@ def rows(page: Page, title: str) -> list[list[str]]:
     cells = "r => [...r.cells].map(c => c.textContent)"
     found: list[list[str]] = page.value(f"[...{part}.querySelectorAll('tbody tr')].map({cells})")
     return found
-
-
-def look(page: Page, name: str, tmp_path: Path) -> None:
-    """Keep a picture: in the test's folder, or where DATABUS_TEST_PICTURES says so."""
-    file = Path(os.environ.get("DATABUS_TEST_PICTURES") or tmp_path) / f"{name}.png"
-    page.screenshot(file)
-    assert file.stat().st_size > 10_000
 
 
 def test_the_tab_shows_what_the_run_did(airflow: AirflowWorld, till: Till, page: Page, tmp_path: Path) -> None:
@@ -183,6 +157,7 @@ def plugin_routes(till: Till) -> list[tuple[str, str]]:
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
+    asked = {"q": f"{till.name}:0:0", "sink": "kafka", "place": f"{till.name}:0:0"}
     found = []
     for mounted in plugin().fastapi_apps:
         for route in mounted["app"].app.routes:
@@ -195,13 +170,18 @@ def plugin_routes(till: Till) -> list[tuple[str, str]]:
                 "run_id": quote(till.run.run_id, safe=""),
             }
             path = mounted["url_prefix"] + route.path_format.format(**values)
-            found += [(method, path) for method in sorted(route.methods)]
+            query = "&".join(f"{p.name}={asked[p.name]}" for p in route.dependant.query_params if p.name in asked)
+            found += [(method, path + (query and f"?{query}")) for method in sorted(route.methods)]
     return found
 
 
 def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
     routes = plugin_routes(till)
-    assert {("GET", data(till)), ("GET", data(till, "/data-docs")), ("GET", FLOWS)} <= set(routes)
+    flow = f"/databus/api/v1/dags/{till.name}"
+    known = {data(till), data(till, "/data-docs"), FLOWS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
+    assert {("GET", path) for path in known} <= set(routes)
+    assert ("GET", f"{flow}/images?sink=kafka&place={till.name}:0:0") in routes
+    assert len([path for method, path in routes if method == "POST"]) > 12
     tokens = {user: server.token(user) for user in ROLES}
     for method, path in routes:
         assert server.ask(method, path).status_code == 401, path
@@ -212,12 +192,20 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
                 flow["flow"] for flow in server.ask(method, path, tokens[OUTSIDER]).json()["flows"]
             }
             assert till.name in {flow["flow"] for flow in server.ask(method, path, tokens["viewer"]).json()["flows"]}
-        else:
+        elif path.startswith(TRACE):  # looks through what each of them may see
+            missed = server.ask(method, path, tokens[OUTSIDER])
+            assert missed.status_code == 404, path
+            assert till.name not in missed.json()["detail"]["looked_through"]["flows"]
+        elif path != DESCRIPTION:
             assert server.ask(method, path, tokens[OUTSIDER]).status_code == 403, path
         reads = method in {"GET", "HEAD", "OPTIONS"}
-        assert server.ask(method, path, tokens["viewer"]).status_code == (200 if reads else 403), (method, path)
+        well = 422 if "/mirror/" in path else 200  # the till's flow is no mirror
+        # Values of rows are for those who may edit the DAG.
+        seen = 403 if not reads or any(values in path for values in VALUES) else well
+        assert server.ask(method, path, tokens["viewer"]).status_code == seen, (method, path)
         for user in ("user", "op", "admin"):
-            assert not reads or server.ask(method, path, tokens[user]).status_code == 200, (user, path)
+            # A request without a body is refused for that, by what stands behind the guard.
+            assert server.ask(method, path, tokens[user]).status_code == (well if reads else 415), (user, path)
 
 
 def test_the_first_page_tells_of_no_plugin_error(server: LoginServer) -> None:

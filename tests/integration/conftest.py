@@ -34,6 +34,8 @@ from tests.integration.secured_world import secured, secured_shop  # noqa: F401 
 from tests.ports import ports_from
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
+NO_PAGES = {"spark.ui.enabled": "false"}
+"""Of a Spark whose pages no test looks at."""
 Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 
@@ -107,7 +109,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""
     kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
     home = Path(kept) if kept else tmp_path_factory.mktemp("world")
-    sandbox = Sandbox(home, ports_from=ports_from(31_000))
+    sandbox = Sandbox(home, ports_from=ports_from(31_000), options=SandboxOptions(spark_conf=NO_PAGES))
 
     def start(*names: str) -> Sandbox:
         sandbox.up(names)

@@ -1,6 +1,7 @@
 """Each fault a user can make: a named error with a hint, the checkpoint unmoved, nothing lost once it is mended.
 
-Every case runs against the real servers, what is refused through Spark, and the doctor is asked about the same flow.
+Every case runs against the real servers, what a task refuses through Spark, and the doctor is asked about the same
+flow.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from databus.ops.health.doctor import examine_flow
 from databus.ops.runs.view import run_view
 from databus.records.reports import quarantined
 from databus.runtime.direct.lane import may_be_direct
+from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally
 from tests.integration.statements import run_sql
@@ -56,9 +58,9 @@ class Bench:
         }
         return Flow(**{**options, **changes})
 
-    def run(self, flow: Flow) -> None:
-        """Run a flow that is well: without Spark, where that can be."""
-        (run_locally if may_be_direct(flow) and not flow.checks else World.run)(self.world, flow)
+    def run(self, flow: Flow) -> WindowResult:
+        """Run a flow: without Spark, where that can be."""
+        return (run_locally if may_be_direct(flow) and not flow.checks else World.run)(self.world, flow)
 
     def start(self, flow: Flow) -> Any:
         """Run once so that the flow has a checkpoint, with one row delivered."""
@@ -78,11 +80,11 @@ def bench(world: World, database: str) -> Bench:
     return Bench(world, database)
 
 
-def refused(bench: Bench, flow: Flow, code: str, hint: str) -> DatabusError:
+def refused(bench: Bench, flow: Flow, code: str, hint: str, *, spark: bool = False) -> DatabusError:
     """Run the broken flow: the error is the named one and the checkpoint stands where it stood."""
     before = bench.world.checkpoint(flow)
     with pytest.raises(DatabusError) as caught:
-        bench.world.run(flow)
+        (bench.world.run if spark else bench.run)(flow)
     error = caught.value
     assert error.code == code, error
     assert hint.lower() in error.hint.lower(), error.hint
@@ -121,7 +123,7 @@ def test_wrong_password(bench: Bench) -> None:
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
     conn_id = bench.world.override("mysql_shop", password="wrong")
     broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,), snapshot="never"))
-    error = refused(bench, broken, "source_access_denied", "password")
+    error = refused(bench, broken, "source_access_denied", "password", spark=True)
     assert "wrong" not in str(error)
     diagnosed(bench, broken, "source_access_denied")
     mended(bench, flow, {'{"id":1}', '{"id":2}'})
@@ -144,7 +146,7 @@ def test_kafka_down(bench: Bench) -> None:
     bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
     conn_id = bench.world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
     broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout=timedelta(seconds=2)),))
-    assert refused(bench, broken, "sink_unavailable", "broker").retryable
+    assert refused(bench, broken, "sink_unavailable", "broker", spark=True).retryable
     diagnosed(bench, broken, "sink_unavailable")
     mended(bench, flow, {'{"id":1}', '{"id":2}'})
 
@@ -153,7 +155,7 @@ def test_zookeeper_down(bench: Bench) -> None:
     conn_id = bench.world.override("zookeeper_default", port=1, extra={"connect_timeout_s": 2})
     broken = bench.flow(zookeeper_conn_id=conn_id)
     with pytest.raises(DatabusError) as caught:
-        bench.world.run(broken)
+        bench.run(broken)
     assert caught.value.code == "checkpoint_unavailable"
     assert caught.value.hint
     diagnosed(bench, broken, "checkpoint_unavailable")
@@ -162,7 +164,7 @@ def test_zookeeper_down(bench: Bench) -> None:
 def test_unknown_connection(bench: Bench) -> None:
     broken = bench.flow(source=MysqlBinlog(conn_id="mysql_nowhere", tables=(bench.table,)))
     with pytest.raises(DatabusError) as caught:
-        bench.world.run(broken)
+        bench.run(broken)
     assert caught.value.code == "connection_missing"
     assert "AIRFLOW_CONN_MYSQL_NOWHERE" in caught.value.hint
     diagnosed(bench, broken, "connection_missing")
@@ -181,7 +183,7 @@ def test_binlog_format_not_row(bench: Bench) -> None:
             cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
             cursor.execute("INSERT INTO orders VALUES (2, 2, 'two')")
         # A statement in the log is a row change that cannot be known: reading stops there.
-        error = refused(bench, flow, "source_decode", "binlog_format=ROW")
+        error = refused(bench, flow, "source_decode", "binlog_format=ROW", spark=True)
         assert before.offset.file in error.message
     # The statement stays in the log: only a person can decide what it did.
     refused(bench, flow, "source_decode", "binlog_format=ROW")
@@ -220,12 +222,12 @@ def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:
     assert bench.world.checkpoint(flow) is None
     diagnosed(bench, flow, "sink_no_primary_key")
     bench.execute("ALTER TABLE keyless ADD PRIMARY KEY (a)")
-    bench.world.run(flow)
+    bench.run(flow)
     # Once it runs, the batch that comes to rows without a key stops in front of them.
     bench.execute("INSERT INTO keyless VALUES (1, 2)", "ALTER TABLE keyless DROP PRIMARY KEY")
-    bench.world.run(flow)
+    bench.run(flow)
     bench.execute("INSERT INTO keyless VALUES (3, 4)")
-    assert "keyless" in refused(bench, flow, "sink_no_primary_key", "key").message
+    assert "keyless" in refused(bench, flow, "sink_no_primary_key", "key", spark=True).message
     assert set(index_documents(bench.world.sandbox.address("opensearch"), bench.database)) == {"1"}
     findings = examine_flow(flow, bench.world.connections)
     assert [f.level for f in findings if f.code == "sink_no_primary_key"] == [Level.WARN]
@@ -240,22 +242,22 @@ def test_a_key_that_makes_other_ids_stops_search_and_its_advice_goes_on(bench: B
 
     def stops(flow: Flow) -> str:
         with pytest.raises(DatabusError):
-            bench.world.run(flow)
+            bench.run(flow)
         return refused(bench, flow, "sink_key_changed", "take a new index").message  # and stands there
 
     def notes(index: str) -> dict[str, Any]:
         return {key: document["note"] for key, document in index_documents(address, index).items()}
 
-    bench.world.run(first)
+    bench.run(first)
     bench.execute("INSERT INTO orders VALUES (1, 2, 'a'), (2, 1, 'b'), (3, 3, 'c')")
-    bench.world.run(first)
+    bench.run(first)
     by_total = "ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (total)"
     bench.execute("UPDATE orders SET note = 'before'", by_total, "DELETE FROM orders WHERE total = 3")
     assert "the primary key of " in stops(first)
     assert notes(made[0]) == {"1": "before", "2": "before", "3": "before"}
-    bench.world.run(second)
+    bench.run(second)
     bench.execute("UPDATE orders SET note = CONCAT(note, ', behind')")  # the rows are written again
-    bench.world.run(second)
+    bench.run(second)
     assert notes(made[1]) == {"1.00": "before, behind", "2.00": "before, behind"}
     # The same columns, whose values are written in another way.
     whole = "ALTER TABLE orders MODIFY total DECIMAL(10,0)"
@@ -263,7 +265,7 @@ def test_a_key_that_makes_other_ids_stops_search_and_its_advice_goes_on(bench: B
     assert "is (total whole) now" in stops(second)
     assert notes(made[1]) == {"1.00": "two digits", "2.00": "two digits"}
     bench.execute("ALTER TABLE orders MODIFY total BIGINT, MODIFY note VARCHAR(90)", "UPDATE orders SET note = 'none'")
-    bench.world.run(third)
+    bench.run(third)
     assert notes(made[2]) == {"2": "none"}
 
 
@@ -275,24 +277,24 @@ def test_another_column_under_the_name_of_the_key_stops_search(bench: Bench) -> 
     def notes(index: str) -> dict[str, Any]:
         return {key: document["note"] for key, document in index_documents(address, index).items()}
 
-    bench.world.run(first)
+    bench.run(first)
     bench.execute("ALTER TABLE orders ADD b INT NOT NULL", "INSERT INTO orders VALUES (1, 1, 'a', 3), (3, 3, 'c', 1)")
-    bench.world.run(first)
+    bench.run(first)
     bench.execute("ALTER TABLE orders RENAME COLUMN id TO pk")
-    bench.world.run(first)
+    bench.run(first)
     bench.execute("UPDATE orders SET note = CONCAT(note, ', pk')")
-    bench.world.run(first)
+    bench.run(first)
     bench.execute("UPDATE orders SET note = CONCAT(note, ', last')")
     before = {"1": "a, pk, last", "3": "c, pk, last"}
     bench.execute("ALTER TABLE orders DROP PRIMARY KEY, CHANGE pk old INT, CHANGE b pk INT, ADD PRIMARY KEY (pk)")
-    bench.world.run(first)
+    bench.run(first)
     assert notes(made[0]) == before
     bench.execute("UPDATE orders SET note = CONCAT('of ', old)")
     with pytest.raises(DatabusError, match=r"is \(pk\) now.*ids made of \(pk, which are called \(old\) now\)"):
-        bench.world.run(first)
+        bench.run(first)
     refused(bench, first, "sink_key_changed", "take a new index")
     assert notes(made[0]) == before
-    bench.world.run(second)
+    bench.run(second)
     assert notes(made[1]) == {"3": "of 1", "1": "of 3"}
     # Both in one range: it ends before the statement, and the definition is the same before and behind.
     bench.execute(
@@ -303,7 +305,7 @@ def test_another_column_under_the_name_of_the_key_stops_search(bench: Bench) -> 
         "UPDATE orders SET note = 'never'",
     )
     with pytest.raises(DatabusError, match="which are called"):
-        bench.world.run(second)
+        bench.run(second)
     assert notes(made[1]) == {"3": "of 1, last", "1": "of 3, last"}
 
 
@@ -355,7 +357,7 @@ def test_a_table_that_is_dropped_or_renamed_stops_no_flow_that_had_it(bench: Ben
     assert set(seen.state[f"{bench.database}.other"]) == {'{"id":5}'}
     findings = [f for f in examine_flow(changed, bench.world.connections) if f.code == "source_table_missing"]
     assert [f.level for f in findings] == [Level.WARN, Level.WARN]
-    bench.world.run(changed)
+    bench.run(changed)
 
 
 def test_missing_grant(bench: Bench) -> None:
@@ -366,14 +368,14 @@ def test_missing_grant(bench: Bench) -> None:
     refused(bench, broken, "source_access_denied", "GRANT REPLICATION")
     diagnosed(bench, broken, "source_access_denied")
     bench.execute(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}")
-    bench.world.run(broken)
+    bench.run(broken)
     bench.execute("INSERT INTO orders VALUES (1, 1, 'one')")
     mended(bench, broken, {'{"id":1}'})
 
 
 def test_topic_that_cannot_be_created(bench: Bench) -> None:
     flow = bench.flow(sinks=(Kafka(conn_id="kafka_east", topic=bench.database, replication_factor=3),))
-    bench.world.run(flow)
+    bench.run(flow)
     bench.execute("INSERT INTO orders VALUES (1, 1, 'one')")
     error = refused(bench, flow, "sink_setting", "topic")
     assert bench.database in error.message
@@ -445,7 +447,7 @@ def test_a_second_run_is_refused_the_lease(bench: Bench, world: World) -> None:
 def test_a_position_that_is_not_one_of_this_log(bench: Bench, start: str, code: str) -> None:
     flow = bench.flow(source=MysqlBinlog(conn_id="mysql_shop", tables=(bench.table,), start=start))
     with pytest.raises(DatabusError) as caught:
-        bench.world.run(flow)
+        bench.run(flow)
     assert caught.value.code == code, caught.value
     assert caught.value.hint
     assert bench.world.checkpoint(flow) is None or bench.world.checkpoint(flow).batch == 0
@@ -458,7 +460,7 @@ def test_purged_log_is_a_named_gap(bench: Bench) -> None:
     with bench.world.sql() as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         cursor.execute(f"PURGE BINARY LOGS TO '{cursor.fetchone()[0]}'")
-    error = refused(bench, flow, "source_offset_purged", "")
+    error = refused(bench, flow, "source_offset_purged", "", spark=True)
     assert bench.world.checkpoint(flow).offset.file in error.message
     diagnosed(bench, flow, "source_offset_purged")
 
@@ -477,13 +479,13 @@ def test_a_hidden_column_that_gets_another_name_is_not_delivered_in_clear(
     refused(bench, bench.flow(transforms=(kind("remark"),)), "hidden_column_shown", f'former=("{bench.table}.note",)')
     # The plan in flight is of the former definition; the range has rows of both names.
     mended = bench.flow(transforms=(kind("remark", former=(f"{bench.table}.note",)),))
-    bench.world.run(mended)
+    bench.run(mended)
     assert len(bench.delivered()) == 3
     # Without a row that still has it: what was hidden in earlier runs is remembered.
     bench.execute("ALTER TABLE orders RENAME COLUMN remark TO note_2", "INSERT INTO orders VALUES (4, 4.50, 'four')")
     refused(bench, mended, "hidden_column_gone", f'former=("{bench.table}.remark",)')
     former = (f"{bench.table}.note", f"{bench.table}.remark")
-    bench.world.run(bench.flow(transforms=(kind("note_2", former=former),)))
+    bench.run(bench.flow(transforms=(kind("note_2", former=former),)))
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
     assert len(bench.delivered()) == 4
     assert not any(word in value for _, value in records for word in (b"one", b"two", b"three", b"four"))
@@ -497,7 +499,7 @@ def test_a_hidden_column_whose_table_gets_another_name_is_not_delivered_in_clear
     flow = bench.flow(source=source, transforms=(hides,))
     bench.start(flow)
     bench.execute("ALTER TABLE orders RENAME customers")
-    bench.world.run(flow)  # no row of the new name yet: that it was another is remembered
+    bench.run(flow)  # no row of the new name yet: that it was another is remembered
     bench.execute("ALTER TABLE customers RENAME COLUMN note TO remark", "INSERT INTO customers VALUES (2, 2.50, 'two')")
     new = f"{bench.database}.customers"
     if meant == "*":
@@ -506,7 +508,7 @@ def test_a_hidden_column_whose_table_gets_another_name_is_not_delivered_in_clear
     else:
         refused(bench, flow, "hidden_column_shown", f'former=("{new}.note",)')
         mended = [hides, DropColumns("remark", former=(f"{new}.note",), tables=(new,))]
-    bench.world.run(bench.flow(source=source, transforms=tuple(mended)))
+    bench.run(bench.flow(source=source, transforms=tuple(mended)))
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
     assert any(b"2.5" in value for _, value in records)
     assert not any(b"two" in value for _, value in records)
@@ -536,12 +538,12 @@ def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
     told = ("hidden_column_gone", "Name note as well") if statement is EXCHANGED else ("hidden_column_shown", former)
     refused(bench, bench.flow(transforms=(kind(new),)), *told)
     mended = bench.flow(transforms=(kind("note", new, former=(f"{bench.table}.note",)),))
-    bench.world.run(mended)
+    bench.run(mended)
     assert len(bench.delivered()) == 3
     # Behind the statement as well, where no row of the range is an older one.
     bench.execute(f"INSERT INTO orders (id, total, {new}) VALUES (4, 4.50, 'SECRET')")
     refused(bench, bench.flow(transforms=(kind(new),)), "hidden_column_shown", former)
-    bench.world.run(mended)
+    bench.run(mended)
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
     assert len(bench.delivered()) == 4
     assert not any(b"SECRET" in value for _, value in records)
@@ -556,19 +558,19 @@ def test_a_hidden_column_that_an_online_change_renames_is_not_delivered_in_clear
     renames = f"ALTER TABLE _orders_gho CHANGE COLUMN note remark VARCHAR(50){more}"
     # One that was given up, and one that adds a column: neither needs anybody.
     bench.execute("CREATE TABLE _orders_gho LIKE orders", renames)
-    bench.world.run(flow)
+    bench.run(flow)
     bench.execute("DROP TABLE _orders_gho", "CREATE TABLE _orders_gho LIKE orders")
     bench.execute("ALTER TABLE _orders_gho ADD COLUMN remark VARCHAR(20) DEFAULT 'plain'")
     bench.execute("INSERT INTO _orders_gho (id, total, note) SELECT id, total, note FROM orders")
-    bench.world.run(flow)
+    bench.run(flow)
     bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders", "DROP TABLE _orders_del")
     bench.execute("INSERT INTO orders VALUES (2, 2.50, 'SECRET', 'plain')")
-    bench.world.run(flow)
+    bench.run(flow)
     assert len(bench.delivered()) == 2
     # The same again with a rename.
     bench.execute("CREATE TABLE _orders_gho LIKE orders", "ALTER TABLE _orders_gho DROP COLUMN remark", renames)
     bench.execute("INSERT INTO _orders_gho (id, total, remark) SELECT id, total, note FROM orders")
-    bench.world.run(flow)
+    bench.run(flow)
     bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders")
     bench.execute("INSERT INTO orders (id, total, remark) VALUES (3, 3.50, 'SECRET')")
     error = refused(bench, flow, "hidden_column_gone", f'former=("{column}",)')
@@ -577,9 +579,9 @@ def test_a_hidden_column_that_an_online_change_renames_is_not_delivered_in_clear
         assert "altered a table that took this one's name" in error.message
     assert len(bench.delivered()) == 2
     mended = bench.flow(transforms=(Mask("remark", former=(column,)),))
-    bench.world.run(mended)
+    bench.run(mended)
     bench.execute("UPDATE orders SET total = 4.50, remark = 'SECRET TOO'")
-    bench.world.run(mended)
+    bench.run(mended)
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
     assert len(bench.delivered()) == 3
     assert not any(b"SECRET" in value for _, value in records)

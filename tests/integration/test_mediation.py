@@ -359,13 +359,13 @@ def test_an_index_is_as_it_was_after_a_rewind(world: World) -> None:
     mapping = {"properties": {"customer_id": {"type": "unsigned_long"}}}
     only = Elasticsearch(conn_id="opensearch_default", index="med-{table}", routes=("shop.customers",), mapping=mapping)
     shop.flow = shop.flow.model_copy(update={"sinks": (only,), "checks": (), "transforms": ()})
-    in_batches(world, shop, 2, world.run)
+    in_batches(world, shop, 2)
     address = world.sandbox.address("opensearch")
     before = index_documents(address, "med-customers")
     assert before
     move, _ = do(world, shop, "rewind", Target(batches=2))
     assert "idempotent by version" in move.effects[0].effect
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     assert index_documents(address, "med-customers") == before
 
 

@@ -1,4 +1,7 @@
-"""The orders flow on both engines under one oracle: what a read_committed consumer sees is what the source holds."""
+"""The orders flow on both engines under one oracle: what a read_committed consumer sees is what the source holds.
+
+What the engine has no part in is moved in this process.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
+from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import KEYS, Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -233,7 +237,7 @@ def test_truncate_and_pk_update_in_order(world: World, database: str) -> None:
         cursor.execute("INSERT INTO t VALUES (9, 90)")
     source = shop.flow.source.model_copy(update={"tables": (f"{database}.t",)})
     flow = shop.flow.model_copy(update={"source": source, "transforms": (), "checks": ()})
-    world.run(flow)
+    run_locally(world, flow)
     records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_truncate") if v]
     assert [(r["op"], (r["after"] or r["before"] or {}).get("id")) for r in records] == [
         (Op.CREATE, 1), (Op.CREATE, 2), (Op.DELETE, 1), (Op.CREATE, 3), (Op.TRUNCATE, None), (Op.CREATE, 9),
@@ -242,17 +246,17 @@ def test_truncate_and_pk_update_in_order(world: World, database: str) -> None:
 
 def test_foreign_transactions_move_the_checkpoint(world: World, database: str) -> None:
     shop = Shop(world, "path_idle")
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     before = world.checkpoint(shop.flow)
     with world.sql(database) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE elsewhere (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO elsewhere VALUES (1)")
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     after = world.checkpoint(shop.flow)
     assert after.offset.compare(before.offset).value == "after"
     assert after.batch > before.batch
     shop.writer.run(50)
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     shop.assert_all_arrived_once()
 
 
@@ -268,18 +272,18 @@ def test_xa_commits_in_a_later_run_and_rotations_move_the_checkpoint(world: Worl
         cursor.execute("INSERT INTO t VALUES (3)")
         resolve = "XA ROLLBACK 'x'"  # of a failed test, whose locks would stay
         try:
-            world.run(flow)
+            run_locally(world, flow)
             pending = world.checkpoint(flow).offset.prepared
             assert [p.xid for p in pending] == ["X'78',X'',1"]
             cursor.execute("FLUSH BINARY LOGS")
-            moved = world.run(flow)
+            moved = run_locally(world, flow)
             assert (moved.batches, moved.rows) == (1, 0)
             assert (world.checkpoint(flow).offset.pos, world.checkpoint(flow).offset.prepared) == (4, pending)
-            assert world.run(flow).batches == 0
+            assert run_locally(world, flow).batches == 0
             resolve = "XA COMMIT 'x'"
         finally:
             cursor.execute(resolve)
-        world.run(flow)
+        run_locally(world, flow)
     assert world.checkpoint(flow).offset.prepared == ()
     records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_xa") if v]
     assert [(r["op"], r["after"]["id"]) for r in records] == [(Op.CREATE, 3), (Op.CREATE, 1), (Op.CREATE, 2)]

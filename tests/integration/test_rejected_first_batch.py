@@ -19,6 +19,7 @@ from tests.integration.backfills import run_range
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Heard
+from tests.integration.one_process import OneProcessWorld
 from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -74,6 +75,11 @@ class Shelf:
         return sorted((row.key, row.stage) for row in quarantined(self.world.settings.records_url, flow.name))
 
 
+@pytest.fixture
+def direct(world: World) -> OneProcessWorld:
+    return OneProcessWorld(world.sandbox, world.home)
+
+
 @pytest.mark.parametrize("lane", ["auto", "spark"])
 def test_the_first_batch_of_a_new_index_stops_and_goes_on_by_on_reject(world: World, database: str, lane: str) -> None:
     shelf = Shelf(world, database, lane)
@@ -111,25 +117,25 @@ def test_the_first_batch_of_a_new_index_stops_and_goes_on_by_on_reject(world: Wo
     assert world.run(shelf.flow(max_retries=5)).state == "ok"
 
 
-def test_a_mended_mapping_takes_the_first_batch_whole(world: World, database: str) -> None:
-    shelf = Shelf(world, database)
+def test_a_mended_mapping_takes_the_first_batch_whole(direct: OneProcessWorld, database: str) -> None:
+    shelf = Shelf(direct, database)
     shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two')")
     assert "delete the index" in shelf.stops(shelf.flow()).hint
-    httpx.delete(f"http://{world.sandbox.address('opensearch')}/{shelf.index}", timeout=60).raise_for_status()
-    result = world.run(shelf.flow(mapping=None))
+    httpx.delete(f"http://{direct.sandbox.address('opensearch')}/{shelf.index}", timeout=60).raise_for_status()
+    result = direct.run(shelf.flow(mapping=None))
     assert (result.state, result.quarantined) == ("ok", 0)
     assert shelf.documents() == {"1", "2"}
     assert shelf.keys() == ['{"id":1}', '{"id":2}']
 
 
 def test_what_each_sink_took_stands_in_ledger_quarantine_and_backfill(
-    world: World, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    direct: OneProcessWorld, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = Shelf(world, database)
+    shelf = Shelf(direct, database)
     flow = shelf.flow(on_reject="quarantine")
     shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two'), (3, 'three')")
-    world.run(flow)
-    files, run = tmp_path / "dags", Commands(world, tmp_path / "dags", monkeypatch)
+    direct.run(flow)
+    files, run = tmp_path / "dags", Commands(direct, tmp_path / "dags", monkeypatch)
     files.mkdir()
     text = json.dumps(flow.to_json())
     (files / "flow.py").write_text(
@@ -145,8 +151,8 @@ def test_what_each_sink_took_stands_in_ledger_quarantine_and_backfill(
         ["kafka", "3", "0"],
     ]
     assert "2 held (elasticsearch 2)" in run("quarantine", "list", flow.name).stderr
-    end = world.checkpoint(flow).offset
-    state = run_range(world, flow, shelf.start, f"{end.file}:{end.pos}")
+    end = direct.checkpoint(flow).offset
+    state = run_range(direct, flow, shelf.start, f"{end.file}:{end.pos}")
     assert state.done
     assert state.to_json()["sinks"] == taken
     assert "2 quarantined; elasticsearch took 1 and refused 2, kafka took 3)" in state.line()
@@ -155,12 +161,12 @@ def test_what_each_sink_took_stands_in_ledger_quarantine_and_backfill(
 
 
 def test_refused_rows_are_told_by_sink_and_apart_from_those_that_a_check_holds(
-    world: World, database: str, heard: Heard
+    direct: OneProcessWorld, database: str, heard: Heard
 ) -> None:
-    shelf = Shelf(world, database)
+    shelf = Shelf(direct, database)
     flow = shelf.flow(on_reject="quarantine").model_copy(update={"checks": (NotNull("note"),)})
     shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two'), (3, 'three')")
-    result = world.run(flow)
+    result = direct.run(flow)
     heard.tell(flow)
     (raised,) = heard.of_kind("rejected")
     assert (raised.event, raised.subject, raised.run_id) == (
@@ -171,7 +177,7 @@ def test_refused_rows_are_told_by_sink_and_apart_from_those_that_a_check_holds(
     assert raised.runbook.endswith("rejected.md")
     assert heard.of_kind("quarantine") == []
     shelf.execute("INSERT INTO orders VALUES (4, NULL)")
-    world.run(flow)
+    direct.run(flow)
     heard.tell(flow)
     assert heard.of_kind("quarantine")[0].figures == {"quarantine_new_rows": 1, "quarantine_rows": 1}
     heard.tell(flow, ahead=timedelta(minutes=61))
@@ -180,8 +186,10 @@ def test_refused_rows_are_told_by_sink_and_apart_from_those_that_a_check_holds(
 
 
 @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
-def test_a_record_that_is_too_large_stops_the_batch_by_choice(world: World, database: str, profile: str) -> None:
-    shelf = Shelf(world, database)
+def test_a_record_that_is_too_large_stops_the_batch_by_choice(
+    direct: OneProcessWorld, database: str, profile: str
+) -> None:
+    shelf = Shelf(direct, database)
     small: dict[str, Any] = {"topic_config": {"max.message.bytes": "4000"}, "profile": profile}
 
     def flow(on_reject: str) -> Flow:
@@ -196,8 +204,8 @@ def test_a_record_that_is_too_large_stops_the_batch_by_choice(world: World, data
         )
         assert "large" not in stopped.message.replace("record_too_large", "")
         assert (shelf.keys(), shelf.held(flow("fail"))) == ([], [])
-    assert world.run(flow("quarantine")).state == "rejected"
+    assert direct.run(flow("quarantine")).state == "rejected"
     assert shelf.keys() == ['{"id":1}', '{"id":3}']
     assert shelf.held(flow("fail")) == [('{"id":2}', "kafka")]
     shelf.execute("INSERT INTO orders VALUES (4, 'small')")
-    assert world.run(flow("fail")).state == "ok"
+    assert direct.run(flow("fail")).state == "ok"

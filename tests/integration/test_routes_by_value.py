@@ -72,7 +72,7 @@ class Regions:
                     conn_id="opensearch_default", index=f"{self.name}-{{route}}", routes=("eu", "us", "apac")
                 ),
             ),
-            batching=Batching(max_rows=40, max_wait=timedelta(seconds=0.2)),
+            batching=Batching(max_rows=100, max_wait=timedelta(seconds=0.2)),
         )
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:

@@ -32,7 +32,7 @@ from tests.state_fixtures.server_state import ARCHIVE, PEOPLE, Changes, KeptServ
 pytestmark = pytest.mark.integration
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-KEPT = {"0.1.0": FIXTURES / "state" / "0.1.0"}
+KEPT = {"021bfd3": FIXTURES / "state_021bfd3", "0.1.0": FIXTURES / "state" / "0.1.0"}
 
 
 @dataclass

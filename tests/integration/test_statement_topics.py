@@ -12,7 +12,7 @@ import pymysql
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from databus import Batching, Flow, Kafka, MysqlBinlog, Route
+from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.core.errors import SinkOutputChangedError, SinkSettingError
 from databus.runtime import plan as plan_module
 from databus.sandbox.accounts import ROOT
@@ -77,7 +77,7 @@ def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProc
     return OneProcessWorld(started("zookeeper", "kafka", "mysql"), tmp_path_factory.mktemp("named"))
 
 
-def _change(tables: Tables) -> None:
+def change(tables: Tables) -> None:
     name = tables.name
     tables.sql(
         f"CREATE DATABASE {name}",
@@ -91,7 +91,7 @@ def _change(tables: Tables) -> None:
 
 def test_a_truncate_of_a_table_that_never_had_a_row(world: OneProcessWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(world, "named_truncate")
-    _change(tables)
+    change(tables)
     tables.run()
     assert tables.topics() == tables.known() == ["empty", "t"]
     assert (tables.ops("empty"), tables.ops("t")) == ({"t": 1}, {"c": 2})
@@ -111,7 +111,7 @@ def test_a_truncate_of_a_table_that_never_had_a_row(world: OneProcessWorld, monk
 
 
 def _definitions(tables: Tables) -> None:
-    _change(tables)
+    change(tables)
     name = tables.name
     tables.run()
     assert tables.topics() == tables.known() == ["_ddl", "empty", "t"]
@@ -139,34 +139,12 @@ def test_definitions_of_tables_without_rows_from_mariadb(world: OneProcessWorld,
     _definitions(Tables(world, "named_mariadb", "mariadb", ddl=True))
 
 
-@pytest.mark.timeout(300)
-def test_definitions_and_routes_in_sparks_lane(started: Started, tmp_path_factory: pytest.TempPathFactory) -> None:
-    world = World(started("zookeeper", "kafka", "mysql", "spark"), tmp_path_factory.mktemp("named_spark"))
-    tables = Tables(world, "named_spark", ddl=True)
-    (sink,) = tables.flow.sinks
-    tables.flow = tables.flow.model_copy(
-        update={
-            "lane": "spark",
-            "transforms": (Route({"named_spark.empty": "emptied"}, default="rest"),),
-            "sinks": (sink.model_copy(update={"topic": "named_spark.{route}"}),),
-        }
-    )
-    _change(tables)
-    tables.run()
-    assert tables.topics() == tables.known() == ["emptied", "rest", "rest_ddl"]
-    assert (tables.ops("emptied"), tables.ops("rest"), tables.ops("rest_ddl")) == (
-        {"m": 1, "t": 1},
-        {"m": 1, "c": 2},
-        {"m": 1},
-    )
-
-
 @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
 def test_a_batch_that_an_older_databus_planned_names_the_topic_and_goes_on(
     world: OneProcessWorld, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
     tables = Tables(world, f"named_{profile}", profile=profile)
-    _change(tables)
+    change(tables)
     with monkeypatch.context() as older:
         older.setattr(plan_module, "outputs_named", lambda *_: ())
         with pytest.raises(SinkSettingError, match=rf"cannot produce to {tables.name}\.empty"):

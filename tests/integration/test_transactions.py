@@ -15,6 +15,7 @@ from pymysqlreplication.event import GtidEvent, QueryEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from databus import NotNull
+from databus.consumer import Changes
 from databus.core.errors import SinkError
 from databus.runtime.direct.spark_jobs import SparkJobs
 from tests.integration.conftest import World
@@ -113,7 +114,21 @@ def assert_whole(shop: Shop) -> Regrouper:
         for name, found in consumer.transactions.items()
     }
     assert ours == logged(shop)
+    assert_read_alike(shop, consumer)
     return consumer
+
+
+def assert_read_alike(shop: Shop, oracle: Regrouper) -> None:
+    """Compare with what `databus.consumer` puts together, its larger transactions from disk."""
+    servers = shop.world.sandbox.address("kafka")
+    with Changes(servers, shop.name, transaction_topic=f"{shop.name}.transactions", until_end=True) as changes:
+        found = [t for t in changes.transactions(patience_s=3600, memory_changes=100) if t.id]
+    assert [t.why for t in found if not t.complete] == []
+    assert {t.id: [(c.table, c.event_id) for c in t] for t in found} == {
+        name: whole.changes for name, whole in oracle.transactions.items()
+    }
+    places = [tuple(map(int, t.changes[0].position.rpartition(".")[2].split(":"))) for t in found]
+    assert places == sorted(places)
 
 
 def test_whole_through_kills(world: World, tmp_path: Path) -> None:

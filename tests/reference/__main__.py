@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from tests.reference import openapi
 from tests.reference.pages import FOLDER, PAGES, ROOT, written
 
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in PAGES:
-        path, text = FOLDER / name, written(name)
+    texts = {FOLDER / name: written(name) for name in PAGES} | {openapi.FILE: openapi.text()}
+    for path, text in texts.items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             sys.stdout.write(f"{path.relative_to(ROOT)}\n")

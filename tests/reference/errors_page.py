@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from databus.core.errors.entries import ErrorEntry, all_entries, checkpoint, definition, environment, sink, source
+from databus.core.errors.entries import (
+    ErrorEntry,
+    all_entries,
+    checkpoint,
+    consumer,
+    definition,
+    environment,
+    sink,
+    source,
+)
 from tests.reference.raised import codes, of_doctor_alone
 
 PARTS: dict[str, dict[str, ErrorEntry]] = {
@@ -13,6 +22,7 @@ PARTS: dict[str, dict[str, ErrorEntry]] = {
     "Sinks and mirrors": sink.ENTRIES,
     "Checkpoint, backfill, quarantine": checkpoint.ENTRIES,
     "Flow, options, records": definition.ENTRIES,
+    "Programs that read changes": consumer.ENTRIES,
     "Engine, machine, TLS, sandbox": environment.ENTRIES,
 }
 MOST = 4

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.reference import (
     cli_page,
     connections_page,
+    consumer_page,
     dags_page,
     environment_page,
     errors_page,
@@ -29,6 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page.text,
     "environment.md": environment_page.text,
     "connections.md": connections_page.text,
+    "consumer.md": consumer_page.text,
     "messages.md": messages_page.text,
     "versions.md": versions_page.text,
 }

@@ -30,6 +30,7 @@ def spark() -> Iterator[Any]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.python.daemon.module", "databus.runtime.spark.worker_daemon")
         # Not UTC: what is typed must not depend on the session's zone.
         .config("spark.sql.session.timeZone", "America/New_York")
         .getOrCreate()

@@ -21,8 +21,8 @@ from tests.suite.tiers import FULL
 _AIRFLOW = "tests/e2e/"
 """Waits for Airflow half of its time."""
 
-_PACKAGES = (_AIRFLOW, "tests/spark/")
-"""Tests in these share what is costly to start: an Airflow, a Spark session."""
+_PACKAGES = (_AIRFLOW, "tests/spark/", "tests/integration/checkpoints/")
+"""Tests in these share what is costly to start: an Airflow, a Spark session, a ZooKeeper of their own."""
 
 _SERVERS = ("tests/integration/", _AIRFLOW)
 """Tests in these start servers, which stay for the tests that follow."""

@@ -227,3 +227,34 @@ def test_airflow_s_chart_is_checked_where_it_is_given(check: ModuleType, tmp_pat
     assert check.main([*given, "--kubeconform", "/bin/true", "--airflow-chart", str(tmp_path / "airflow")]) == 0
     told = log.read_text()
     assert f"lint --strict --quiet {tmp_path / 'airflow'} --values {FOLDER / 'airflow-values.yaml'}" in told
+
+
+def test_what_airflow_s_chart_takes_is_there_or_made(check: ModuleType) -> None:
+    there = check.beforehand()
+    assert there["claim"] == {"databus-segments"}
+    assert there["secret"] >= {"databus-env", "databus-metadata", "databus-fernet", "databus-api", "databus-jwt"}
+    pod = """---
+kind: Pod
+metadata:
+  name: scheduler
+spec:
+  - secretRef:
+      name: databus-env
+  - secretKeyRef:
+      key: connection
+      name: databus-metadata
+  - secretKeyRef:
+      name: {secret}
+      key: jwt-secret
+  - secretName: "airflow-own"
+  - claimName: {claim}
+---
+kind: Secret
+metadata:
+  name: airflow-own
+"""
+    assert list(check.name_defects(pod.format(secret="databus-jwt", claim="databus-segments"), there)) == []
+    defects = list(check.name_defects(pod.format(secret="other", claim="logs"), there))
+    assert [defect.split(" is ")[0] for defect in defects] == ["secret other", "claim logs"]
+    (defect,) = check.name_defects("exec \\\n airflow users create", there)
+    assert "createUserJob.enabled" in defect

@@ -34,6 +34,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "airflow": ("airflow", "lineage", "spark"),
     "binlog": ("mysql",),
     "checks": ("spark",),
+    "consumer": ("consumer",),
     "core": ("spark",),
     "expressions": ("spark",),
     "formats": ("spark",),
@@ -206,6 +207,10 @@ def spark():
 def airflow():
     from databus.airflow import flow_dag
 
+def consumer():
+    from databus.consumer import Changes
+    Changes("k:9092", "t")
+
 def sandbox():
     CliRunner().invoke(app, ["sandbox", "status"], catch_exceptions=False)
 
@@ -215,7 +220,7 @@ asking = {
     "kafka": lambda: topic.open(connections, context),
     "elasticsearch": lambda: index.open(connections, context),
     "registry": lambda: flows["of_registry"].source.open(connections, context),
-    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, sandbox)},
+    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, consumer, sandbox)},
 }
 
 def refusal(ask):
@@ -331,3 +336,33 @@ def test_without_airflow_validate_takes_a_file_with_a_dag_as_other_commands_do(b
     assert told == (
         "Airflow is not installed here: flows are validated without their DAGs\n1 flow: 1 well, 0 with faults\n"
     )
+
+
+CONSUMER_ALONE = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if any(name == m or name.startswith(m + ".") for m in MODULES):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+MODULES = sys.argv[1].split(",")
+sys.meta_path.insert(0, Blocked())
+
+import databus.consumer
+from databus.consumer import *
+import databus.consumer.places, databus.consumer.feed, databus.consumer.regrouping, databus.consumer.typed_rows
+
+changes = Changes("k:9092", "t", group="g")
+databus.consumer.places.client_settings("k:9092")
+others = (*MODULES, "sqlalchemy", "kazoo", "typer", "sqlglot")
+print([m for m in others if m in sys.modules], len(databus.consumer.__all__))
+"""
+
+
+def test_a_consumer_needs_its_own_extra_alone() -> None:
+    blocked = sorted({m for modules in EXTRAS.values() for m in modules} - set(EXTRAS["consumer"]))
+    done = subprocess.run(
+        [sys.executable, "-c", CONSUMER_ALONE, ",".join(blocked)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[] 7\n"), done.stderr

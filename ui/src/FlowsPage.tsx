@@ -2,11 +2,12 @@ import { useEffect, useRef, useState } from "react";
 
 import { address, Refused } from "./api";
 import { count, fetchDags, fetchFlows, flowsOf, SIGNS, type Dag, type Flow, type Recorded, type State } from "./flows";
+import { number, span, useAddress } from "./page";
+import { Refresh, useRefresh } from "./refresh";
+import { Tabs } from "./Tabs";
 import { THEME } from "./theme";
+import { exact, time, zone } from "./times";
 
-const EVERY = { "5 s": 5_000, "30 s": 30_000, off: 0 };
-type Every = keyof typeof EVERY;
-const KEPT = "databus.refresh";
 const DAGS_MS = 30_000;
 
 const FIRST_FLOW = `from datetime import timedelta
@@ -29,35 +30,25 @@ export function FlowsPage() {
   const [seen, setSeen] = useState<Seen>();
   const [dags, setDags] = useState<Dags>();
   const [error, setError] = useState<Error>();
-  const [every, setEvery] = useState<Every>(() => kept());
   const [sought, setSought] = useAddress("q");
   const [only, setOnly] = useAddress("state");
   const box = useRef<HTMLInputElement>(null);
   const looked = useRef(0);
 
-  useEffect(() => {
-    const leave = new AbortController();
-    const look = async () => {
-      if (document.hidden) return;
-      try {
-        if (Date.now() - looked.current > DAGS_MS) {
-          const found = await fetchDags(leave.signal);
-          looked.current = Date.now();
-          setDags({ ...found, at: looked.current });
-        }
-        const { as_of, flows } = await fetchFlows(leave.signal);
-        setSeen({ asOf: as_of, recorded: flows });
-        setError(undefined);
-      } catch (reason) {
-        if (!leave.signal.aborted) setError(reason as Error);
+  const [every, setEvery] = useRefresh(async (signal) => {
+    try {
+      if (Date.now() - looked.current > DAGS_MS) {
+        const found = await fetchDags(signal);
+        looked.current = Date.now();
+        setDags({ ...found, at: looked.current });
       }
-    };
-    void look();
-    const shown = () => void look();
-    document.addEventListener("visibilitychange", shown);
-    const timer = EVERY[every] ? window.setInterval(() => void look(), EVERY[every]) : 0;
-    return () => { leave.abort(); window.clearInterval(timer); document.removeEventListener("visibilitychange", shown); };
-  }, [every]);
+      const { as_of, flows } = await fetchFlows(signal);
+      setSeen({ asOf: as_of, recorded: flows });
+      setError(undefined);
+    } catch (reason) {
+      if (!signal.aborted) setError(reason as Error);
+    }
+  });
 
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -78,6 +69,7 @@ export function FlowsPage() {
   return (
     <section className="databus" data-testid="databus-flows">
       <style>{THEME}</style>
+      <Tabs here="Flows" />
       {error ? <p role="alert">Not refreshed since {time(seen.asOf)}: {told(error)}</p> : null}
       <div className="bar">
         <h1>Flows</h1>
@@ -94,16 +86,13 @@ export function FlowsPage() {
           })}
         </span>
         <span className="end">
-          as of {time(seen.asOf)}{" "}
-          <select aria-label="Refresh" value={every} onChange={(e) => { setEvery(e.target.value as Every); keep(e.target.value); }}>
-            {Object.keys(EVERY).map((name) => <option key={name}>{name}</option>)}
-          </select>
+          as of {time(seen.asOf)} {zone()} <Refresh every={every} onChange={setEvery} />
         </span>
       </div>
       {all.length === 0 ? <Empty /> : (
         <>
           <p data-testid="sum">{found.length < all.length ? `${found.length} of ` : ""}{count(all.length, "flow")} · {number(rate)} rows/s · {count(held, "row")} held back</p>
-          <div className="room">
+          <div className="room" role="region" aria-label="Table of flows" tabIndex={0}>
             <table>
               <thead>
                 <tr>
@@ -134,7 +123,7 @@ function Row({ flow }: { flow: Flow }) {
     <tr data-tone={tone} data-testid={`flow ${flow.name}`}>
       <td><span className="state"><span className="sign" aria-hidden="true">{sign}</span>{flow.state}</span></td>
       <td>
-        <a href={address(dag)}>{flow.name}</a>
+        <a href={address(r ? `${dag}/plugin/databus-flow` : dag)}>{flow.name}</a>
         <span className="note why">
           {about ? `${about}${flow.cause ? " · " : ""}` : ""}
           {flow.cause ? <><b>{flow.cause}</b>{" "}<a href={address(flow.state === "Stopped" ? `${dag}/runs?state=failed` : run)}>{flow.state === "Stopped" ? "Open failed runs" : "Open run"} →</a></> : null}
@@ -142,10 +131,10 @@ function Row({ flow }: { flow: Flow }) {
       </td>
       <td className="wide">{flow.dag?.description ?? ""}</td>
       <td className="n">{r?.delay_seconds == null ? "—" : span(r.delay_seconds)}</td>
-      <td className="n wide" title={r?.watermark ?? ""}>{r?.watermark ? time(r.watermark) : "—"}</td>
+      <td className="n wide" title={r?.watermark ? exact(r.watermark) : ""}>{r?.watermark ? time(r.watermark) : "—"}</td>
       <td className="n">{r ? number(r.rows_per_second) : "—"}</td>
       <td className="n">{r ? <a href={address(run)}>{r.last_batch.number.toLocaleString("en")}</a> : "—"}</td>
-      <td className="n" title={r?.last_batch.committed_at ?? ""}>{r ? span(r.last_batch.age_seconds) : "—"}</td>
+      <td className="n" title={r ? exact(r.last_batch.committed_at) : ""}>{r ? span(r.last_batch.age_seconds) : "—"}</td>
       <td className="n wide">{r ? span(r.last_batch.seconds) : "—"}</td>
       <td className="n">{r ? r.held_rows.toLocaleString("en") : "—"}</td>
     </tr>
@@ -164,48 +153,6 @@ function Empty() {
 function matches(flow: Flow, sought: string): boolean {
   const text = `${flow.name} ${flow.dagId} ${flow.dag?.description ?? ""}`.toLowerCase();
   return sought.toLowerCase().split(/\s+/).every((word) => text.includes(word));
-}
-
-/** A part of the page's address, so that a view can be sent to somebody. */
-function useAddress(name: string): [string, (value: string) => void] {
-  const [value, setValue] = useState(() => new URLSearchParams(window.location.search).get(name) ?? "");
-  const change = (next: string) => {
-    setValue(next);
-    const url = new URL(window.location.href);
-    if (next) url.searchParams.set(name, next);
-    else url.searchParams.delete(name);
-    window.history.replaceState(window.history.state, "", url);
-  };
-  return [value, change];
-}
-
-function kept(): Every {
-  const found = window.localStorage.getItem(KEPT) ?? "";
-  return found in EVERY ? (found as Every) : "5 s";
-}
-
-function keep(every: string) {
-  window.localStorage.setItem(KEPT, every);
-}
-
-function span(seconds: number): string {
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.round((seconds % 3_600) / 60)} min`;
-  return `${Math.floor(seconds / 86_400)} d`;
-}
-
-function number(value: number): string {
-  return value < 10 ? String(Math.round(value * 10) / 10) : Math.round(value).toLocaleString("en");
-}
-
-/** Times are UTC: today's as hh:mm:ss, older ones with their day. */
-function time(iso: string): string {
-  const at = new Date(iso);
-  const clock = at.toISOString().slice(11, 19);
-  const today = at.toISOString().slice(0, 10) === new Date().toISOString().slice(0, 10);
-  return today ? clock : `${at.toISOString().slice(0, 10)} ${clock}`;
 }
 
 function told(error: Error): string {

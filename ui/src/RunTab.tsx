@@ -1,6 +1,6 @@
 import { Fragment, useEffect, useState, type ReactNode } from "react";
 
-import { Refused } from "./api";
+import { address, Refused } from "./api";
 import { LineageGraph } from "./LineageGraph";
 import { addressOf, fetchRun, type Check, type Expectation, type Run, type Snapshot } from "./run";
 import { Table } from "./Table";
@@ -39,7 +39,7 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
       </Part>
       <Part title="Outputs">
         <Table head={["sink", "output", "written"]}
-          rows={run.outputs.filter((o) => o.output).map(({ sink, output, ...facts }) => [sink, output, facts_of(facts)])} />
+          rows={run.outputs.filter((o) => o.output).map(({ sink, output, ...facts }) => [sink, traced(output, facts), facts_of(facts)])} />
       </Part>
       <Part title="Quality">
         {run.expectations.length + run.checks.length === 0 ? <p>No checks and no expectations.</p> : (
@@ -130,6 +130,14 @@ function shown(observed: unknown): string | number {
 /** All times are UTC, in ISO format: shown to the millisecond. */
 function at(time: string): string {
   return time.replace("T", " ").replace(/(\.\d{3})\d+/, "$1").replace("+00:00", " UTC");
+}
+
+/** An output's name; of a topic's partition a link to the journey of the last record that the run wrote there. */
+function traced(output: string, facts: Record<string, string | number>): ReactNode {
+  const place = /^(.+)\[(\d+)\]$/.exec(output);
+  if (!place || typeof facts.last_offset !== "number" || facts.last_offset < 0) return output;
+  const q = encodeURIComponent(`${place[1]}:${place[2]}:${facts.last_offset}`);
+  return <a href={address(`plugin/databus-trace?q=${q}`)} title="Trace the last record" style={{ textDecoration: "underline" }}>{output}</a>;
 }
 
 function facts_of(facts: Record<string, string | number>): string {

@@ -12,6 +12,9 @@ export type Recorded = {
   snapshot: { state: string; rows: number; estimate: number; text: string } | null;
 };
 
+/** What of it decides a flow's state. */
+export type Facts = Pick<Recorded, "refused_rows" | "gaps_passed" | "held_rows" | "snapshot"> & { last_batch: { gap_passed: string } };
+
 /** What Airflow says of the DAG of a flow. */
 export type Dag = {
   dag_id: string; is_paused: boolean; description: string | null; timetable_summary: string | null;
@@ -67,7 +70,7 @@ export function flowsOf(recorded: Recorded[], dags: Dag[], failed: Set<string>):
   return all.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || a.name.localeCompare(b.name));
 }
 
-function stateOf(flow: { dagId: string; dag?: Dag; recorded?: Recorded }, failed: Set<string>): { state: State; cause: string } {
+export function stateOf(flow: { dagId: string; dag?: Dag; recorded?: Facts }, failed: Set<string>): { state: State; cause: string } {
   const { dag, recorded: r } = flow;
   if (failed.has(flow.dagId)) return { state: "Stopped", cause: "its newest run failed" };
   const refused = Object.entries(r?.refused_rows ?? {});

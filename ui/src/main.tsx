@@ -1,19 +1,27 @@
+import { CheckpointPage } from "./CheckpointPage";
+import { FlowPage } from "./FlowPage";
 import { FlowsPage } from "./FlowsPage";
+import { QuarantinePage } from "./QuarantinePage";
 import { RunTab } from "./RunTab";
+import { TracePage } from "./TracePage";
 
 type Props = { dagId?: string; runId?: string };
 
 /** The host gives no ids to some destinations; its address always holds them. */
 function fromAddress(): { dagId: string; runId: string } {
-  const found = /\/dags\/([^/]+)\/runs\/([^/]+)/.exec(window.location.pathname);
+  const found = /\/dags\/([^/]+)(?:\/runs\/([^/]+))?/.exec(window.location.pathname);
   return { dagId: decodeURIComponent(found?.[1] ?? ""), runId: decodeURIComponent(found?.[2] ?? "") };
 }
 
-/** The host loads one bundle for the page of all flows and for the tab on a run; an address with a run is the tab's. */
+/** The host loads one bundle for all pages and tabs; the address says which of them it is. */
 export default function Databus(props: Props) {
   const address = fromAddress();
   const dagId = props.dagId ?? address.dagId;
   const runId = props.runId ?? address.runId;
-  if (!dagId) return <FlowsPage />;
+  if (!dagId) return window.location.pathname.endsWith("/plugin/databus-trace") ? <TracePage /> : <FlowsPage />;
+  const tab = /\/plugin\/databus-(checkpoint|quarantine)$/.exec(window.location.pathname)?.[1];
+  if (tab === "checkpoint") return <CheckpointPage key={dagId} dagId={dagId} />;
+  if (tab === "quarantine") return <QuarantinePage key={dagId} dagId={dagId} />;
+  if (!runId) return <FlowPage key={dagId} dagId={dagId} />;
   return <RunTab key={`${dagId}/${runId}`} dagId={dagId} runId={runId} />;
 }

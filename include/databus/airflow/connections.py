@@ -67,6 +67,26 @@ def to_connection(conn_id: str, found: Any) -> Connection:
     )
 
 
+class ServerConnections:
+    """A ConnectionSource inside of Airflow's API server: from secrets backends, AIRFLOW_CONN_ and its database."""
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection.
+
+        Raises:
+            ConnectionMissingError: Airflow gave none; see `connection_missing`.
+        """
+        from airflow.models import Connection as Stored
+
+        from databus.airflow.moved import AirflowNotFoundException
+
+        try:
+            found = Stored.get_connection_from_secrets(conn_id)
+        except AirflowNotFoundException as error:
+            raise connection_missing(conn_id) from error
+        return to_connection(conn_id, found)
+
+
 class KnownConnections:
     """A ConnectionSource over connections that were fetched before."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher
 
+from databus.airflow.carried_flow import carried
 from databus.airflow.dag_arguments import Engine, Tasks, refuse_unknown, refuse_values
 from databus.airflow.moved import AssetOrTimeSchedule
 from databus.airflow.schedules import EVERY_MINUTE, SHORTEST, Schedule, every_or_window, flow_schedule
@@ -15,6 +16,7 @@ from databus.airflow.triggers import ChangesTrigger
 from databus.checks.expected import expected_checks
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
+from databus.core.flow_specs import SinkSpec
 from databus.core.flows_only import note_given
 from databus.core.spec import caller
 
@@ -128,14 +130,15 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     together = tasks == "together" or (tasks is None and flow.mode == "economy" and engine == "connect")
     of_tasks = _weighted(flow.mode, callbacks(flow, options, together=together), defaults)
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
+    conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
+    transfers = {**of_tasks["transfer"], "doc_json": carried(flow, conn_id)}
     with DAG(**{**options, "on_failure_callback": failed}) as dag:
         if together:
             from databus.airflow.operators.single_task_run import WholeRunOperator
 
-            _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
+            _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", transfers)
         else:
-            _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
-    conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
+            _three_tasks(flow, every, engine, spark_conn_id, {**of_tasks, "transfer": transfers})
     beside = _beside(flow, backfill_every, conn_id, options, snapshots=snapshots)
     beside += _validation(flow, validate_every, runs.between, conn_id, options)
     for made in (dag, *beside):
@@ -231,7 +234,11 @@ _LIVE_OVERLAP = timedelta(minutes=1)
 
 
 def _targets(flow: Flow) -> str:
-    return ", ".join(f"{sink.kind} {' '.join(sink.datasets())}".strip() for sink in flow.sinks)
+    return ", ".join(f"{sink.kind} {' '.join(sink.datasets())}".strip() + _own(sink) for sink in flow.sinks)
+
+
+def _own(sink: SinkSpec) -> str:
+    return f" ({', '.join(each.label() for each in sink.transforms)})" if sink.transforms else ""
 
 
 def _documentation(flow: Flow) -> str:

@@ -1,4 +1,4 @@
-"""Airflow's plugin: the page of flows, the tab on a run, timetables, and modules loaded before Airflow forks.
+"""Airflow's plugin: pages of flows and traces, tabs on DAGs and runs, timetables, and modules loaded before it forks.
 
 It registers by the package's entry point (`airflow.plugins`), under one name: Airflow refuses a second plugin of the
 same name on its first page, and a task's process reads no entry point that comes after one.
@@ -18,8 +18,11 @@ from databus.airflow.moved import require_airflow
 require_airflow("databus's plugin")  # before a name is asked for that an older one lacks
 
 from databus.airflow import preload  # noqa: E402
+from databus.airflow.connections import ServerConnections  # noqa: E402
 from databus.airflow.timetable import StaggeredTimetable  # noqa: E402
 from databus.web.app import FirstUse, create_app  # noqa: E402
+from databus.web.flow_page import add_flow_page  # noqa: E402
+from databus.web.trace_page import add_trace_page  # noqa: E402
 
 _BUNDLE = Path(databus.web.__file__).parent / "bundle"
 _PREFIX = "/databus"
@@ -37,7 +40,17 @@ def _app() -> Any:
         found: set[str] = get_auth_manager().get_authorized_dag_ids(user=user)
         return found
 
-    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), readable, _BUNDLE)
+    from functools import partial
+
+    from databus.airflow.api import access, installation
+    from databus.web.operations import add_operations
+
+    seeing = requires_access_dag("GET", DagAccessEntity.RUN)
+    operations = partial(add_operations, access=access(readable), installation=installation())
+    app = create_app(seeing, readable, _BUNDLE, operations)
+    add_flow_page(app, seeing)
+    add_trace_page(app, readable, requires_access_dag("PUT"), ServerConnections())
+    return app
 
 
 def _bundle_url() -> str:
@@ -50,27 +63,27 @@ def _bundle_url() -> str:
     return f"{_PREFIX}/static/main.js?v={version}"
 
 
+def _page(name: str, route: str, destination: str, **others: Any) -> dict[str, Any]:
+    # Airflow takes what the bundle leaves under its name: one that was loaded before leaves nothing again.
+    url = _bundle_url() if name == "Databus" else f"{_bundle_url()}&for={route}"
+    return {"name": name, "url_route": route, "bundle_url": url, "destination": destination, **others}
+
+
 class DatabusPlugin(AirflowPlugin):
-    """Mounts routes, adds the page and the tab, registers timetables, and listens for the start of Airflow's jobs."""
+    """Mounts routes, adds the pages and the tabs, registers timetables, and listens for the start of Airflow's jobs."""
 
     name = "databus"
     timetables: ClassVar[list[Any]] = [StaggeredTimetable]
     listeners: ClassVar[list[Any]] = [preload]
     fastapi_apps: ClassVar[list[Any]] = [{"app": FirstUse(_app), "url_prefix": _PREFIX, "name": "Databus"}]
     react_apps: ClassVar[list[Any]] = [
-        {
-            "name": "Databus",
-            "url_route": "databus-run",
-            "bundle_url": _bundle_url(),
-            "destination": "dag_run",
-        },
-        {
-            "name": "Databus",
-            "url_route": "databus",
-            "bundle_url": _bundle_url(),
-            "destination": "nav",
-            "nav_top_level": True,
-            "icon": f"{_PREFIX}/static/databus.svg",
-            "icon_dark_mode": f"{_PREFIX}/static/databus-dark.svg",
-        },
-    ]
+        _page("Databus", "databus-run", "dag_run"),
+        _page("Databus", "databus-flow", "dag"),
+        _page("Checkpoint", "databus-checkpoint", "dag"),
+        _page("Quarantine", "databus-quarantine", "dag"),
+        _page("Databus trace", "databus-trace", "nav", category="browse"),
+        _page(
+            "Databus", "databus", "nav", nav_top_level=True, icon=f"{_PREFIX}/static/databus.svg",
+            icon_dark_mode=f"{_PREFIX}/static/databus-dark.svg",
+        ),
+    ]  # fmt: skip

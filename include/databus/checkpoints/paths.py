@@ -130,8 +130,8 @@ class FlowPaths:
 
     @property
     def hidden_columns(self) -> str:
-        """Node of the columns that the flow's transforms hid in each table; parent of its further pages."""
-        return f"{self.root}/hidden_columns"
+        """Node of the columns that transforms of the flow, or of a sink, hid in each table; parent of further pages."""
+        return f"{self.root}/hidden_columns" + (f"@{quote(self.sink, safe='')}" if self.sink else "")
 
     def hidden_columns_page(self, number: int) -> str:
         """Path of a further page of hidden columns, from 1; padded, so that names sort as numbers."""

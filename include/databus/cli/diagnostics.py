@@ -146,6 +146,8 @@ def doctor(
     findings = examine_environment()
     if flow is not None:
         findings += examine_flow(find_flow(flow, dags, dags=False).flow, connection_source())
+    if output is Format.TABLE:  # what is to mend stands last, next to the prompt
+        findings = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
     rows = [
         {"level": str(f.level), "subject": f.subject, "found": f.message, "what_to_do": f.hint, "code": f.code}
         for f in findings

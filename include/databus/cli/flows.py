@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from datetime import timedelta
@@ -27,6 +27,7 @@ from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
+from databus.ops.flows.shared_topics import shared_transaction_topics
 from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
@@ -34,6 +35,8 @@ _NONE = "no flows: no Python file of the DAG folder makes one"
 _NO_DAGS = "Airflow is not installed here: flows are validated without their DAGs"
 _NONE_READABLE = "no flow is readable"
 _WORST = ("ok", "warn", "error")
+_MOST_ENTRIES = 10
+"""Entries of a mapping, such as a Lookup's table, that are shown."""
 
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
@@ -98,6 +101,9 @@ def _shown(value: Any, stored: Any) -> Any:
         return [as_written_by_people(part) for part in value]
     if isinstance(value, timedelta):
         return exact_duration(value)
+    if isinstance(value, Mapping) and len(value) > _MOST_ENTRIES:
+        some = dict(list(value.items())[:_MOST_ENTRIES])
+        return {**some, "…": f"{len(value) - _MOST_ENTRIES} more"}
     if isinstance(value, str) and not isinstance(value, Enum):
         return value  # where the stored value is a former one
     return stored
@@ -141,7 +147,8 @@ def validate(
          "code": b.error.code}
         for b in broken
     ]  # fmt: skip
-    together = problems(f.flow for f in found)
+    flows = [f.flow for f in found]
+    together = [*problems(flows), *shared_transaction_topics(flows)]
     rows += [
         {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint,
          "code": p.code}
@@ -200,24 +207,29 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
         with closing(source):
             compared = compare(flow, source)
             found = compared.findings
-            if compared.hidden or any(f.level is Level.ERROR for f in found):
+            hides = compared.hidden or any(compared.hidden_of.values())
+            if hides or any(f.level is Level.ERROR for f in found):
                 found = compare(flow, source, *_before(flow)).findings
             yield from (f for f in found if f.level is not Level.OK)
     except DatabusError as error:
         yield Finding.of(flow.source.label(), error)
 
 
-def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
-    """Return the flow's accepted and hidden columns; nothing where its ZooKeeper does not answer."""
+def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden, Mapping[str, RememberedHidden]]:
+    """Return the flow's accepted and hidden columns, and those that its sinks hide.
+
+    Nothing where its ZooKeeper does not answer.
+    """
     from databus.ops.services import open_services
-    from databus.ops.tables.compare import accepted_of, remembered_of
+    from databus.ops.tables.wants import accepted_of, remembered_of, remembered_of_sinks
 
     try:
         with open_services(flow, connection_source(), records=False) as services:
-            return accepted_of(flow, services), remembered_of(flow, services)
+            known = remembered_of(flow, services), remembered_of_sinks(flow, services)
+            return accepted_of(flow, services), *known
     except DatabusError as error:
         ERR.print(f"{flow.name}: judged as a flow that never ran: {error.message}", style="yellow", markup=False)
-        return frozenset(), RememberedHidden()
+        return frozenset(), RememberedHidden(), {}
 
 
 @app.command()

@@ -95,16 +95,14 @@ def cancel(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
 
 
 def _decide(flow: str, what: snapshots.Decision, change: ChangeOptions, shown: Shown) -> None:
-    with opened(flow, shown.dags) as (_, services):
+    with opened(flow, shown.dags) as (spec, services):
         if not change.execute:
             found, would = snapshots.foreseen(flow, services.store.snapshot(flow), what)
             _show(found, shown.output, would=would)
             nothing_done(change.reason)
             return
         said = Attribution(operator(), change.reason, what=f"the {what} of a snapshot")
-        store = services.store
-        decide = {"pause": store.pause_snapshot, "resume": store.resume_snapshot, "cancel": store.cancel_snapshot}
-        found = decide[what](flow, said.who, said.why)
+        found = snapshots.decide(spec, services, what, said)
     _show(found, shown.output)
 
 

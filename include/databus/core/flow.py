@@ -191,6 +191,10 @@ class Flow(Spec):
             "alerts": [a.to_json() for a in self.alerts],
         }
 
+    def shown(self) -> dict[str, Any]:
+        """Return what the records keep of the flow: its JSON without alert channels. Connections are there by id."""
+        return {name: value for name, value in self.to_json().items() if name != "alerts"}
+
     def spec_hash(self, code: str) -> str:
         """Return 16 hex digits that change with anything that decides the output of a batch, `PLAN_CODE` with it."""
         source, sinks = self.source.deciding(), tuple(sink.deciding() for sink in self.sinks)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import SerializeAsAny, field_validator
+
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
 from databus.core.flow_context import DumpTurns, FlowContext, ServerIds
 from databus.core.spec import Spec, options_of
+from databus.core.transform_specs import TransformSpec
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -156,75 +159,6 @@ class SourceSpec(Spec):
         return ()
 
 
-class TransformSpec(Spec):
-    """Base of all transform specs.
-
-    Attributes:
-        by_table: whether it looks at no value: it drops, keeps or renames columns, or sets the route, by table alone.
-        masking: whether the values that it replaces are hidden by that.
-    """
-
-    by_table: ClassVar[bool] = False
-    masking: ClassVar[bool] = False
-
-    @property
-    def most_copies(self) -> int:
-        """Most copies of a row behind it; 1 where it chooses no route by value."""
-        return 1
-
-    def apply(self, changes: Changes) -> Changes:
-        """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
-        raise NotImplementedError
-
-    def reshape(self, changes: Changes) -> Changes:
-        """Return the changes with other columns; asked only where `compilable`, and then `changes` hold no rows."""
-        return self.apply(changes)
-
-    def compilable(self) -> bool:
-        """Return whether `reshape` says all that it does, so that the direct lane may compile it.
-
-        That is: columns, `Field.rewrites` and `Field.computed` of values, and steps (`FrameChanges.steps`).
-        """
-        return self.by_table
-
-    def applies_to(self, table: str) -> bool:  # noqa: ARG002 - a kind that does not say looks at all
-        """Return whether it may change rows of `database.table`, or leave some out; "" asks for tables of any name.
-
-        What is not `compilable` and has `columns_after` takes those tables through Spark, and no others.
-        """
-        return True
-
-    def columns_after(self, changes: Changes) -> Changes:
-        """Return the changes with the columns that it leaves, for column lineage; `changes` hold no rows.
-
-        Raises:
-            NotImplementedError: it looks at values, and does not say which column of its output comes from which.
-        """
-        if not self.by_table:
-            raise NotImplementedError
-        return self.reshape(changes)
-
-    def wants(self) -> ColumnsWanted | None:
-        """Return which columns it must find, None where it does not say; asked before any row is read."""
-        return None
-
-    def judges(self, changes: Changes, table: TableSchema) -> tuple[str, ...]:  # noqa: ARG002 - most keep all rows
-        """Return the source's names of the columns by whose values it leaves rows of a table out."""
-        return ()
-
-    def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
-        """Return the route of rows of `table` (`database.table`) that came with `route`."""
-        return route
-
-    def all_routes(self, table: str, route: str) -> tuple[str, ...]:
-        """Return all routes that rows of `table` may have that came with `route`; several where values choose."""
-        return (self.route(table, route),)
-
-    def chosen_key(self, table: str) -> ChosenKey | None:  # noqa: ARG002 - most leave the source's
-        """Return the key that it gives records of `table` in the place of the source's; None where it leaves it."""
-        return None
-
-
 class CheckSpec(Spec):
     """Base of all check specs.
 
@@ -270,6 +204,8 @@ class SinkSpec(Spec):
             starts anew.
         routes: patterns (fnmatch) of routes this sink takes, e.g. ("shop.*",); default all. A row's route is
             `database.table` unless a Route sets it.
+        transforms: applied to this sink's rows alone, behind the flow's transforms and checks, in order: e.g.
+            (DropColumns("email"), Filter("amount > 100")); default none. Of the tables that the sink takes.
         direct: whether the opened sink is a `DirectSink`.
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
         needs_key: whether it refuses rows of tables without a primary key.
@@ -285,6 +221,25 @@ class SinkSpec(Spec):
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)
+    transforms: tuple[SerializeAsAny[TransformSpec], ...] = ()
+
+    @field_validator("transforms")
+    @classmethod
+    def _keep_routes_and_keys(cls, value: tuple[TransformSpec, ...]) -> tuple[TransformSpec, ...]:
+        for each in value:
+            if cls.takes_raw_records:
+                raise ValueError(f"records are handed on byte for byte, and {each.label()} would change them")
+            if each.chooses_places:
+                raise ValueError(
+                    f"{each.label()} chooses routes or keys, by which all sinks are told apart: put it into the flow's "
+                    "transforms"
+                )
+        return value
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options as plain JSON; without `transforms` where there are none, so that earlier hashes stay."""
+        stored = {name: value for name, value in super().stored().items() if name != "transforms"}
+        return stored | ({"transforms": [each.to_json() for each in self.transforms]} if self.transforms else {})
 
     @property
     def sink_name(self) -> str:
@@ -303,6 +258,10 @@ class SinkSpec(Spec):
     def needs_direct_lane(self) -> str:
         """Return the option of which only the direct lane writes the rows; "" where there is none."""
         return ""
+
+    def takes_numbers_alone(self) -> bool:
+        """Return whether NaN and infinities have no place in its form, so that rows of computed ones are held back."""
+        return False
 
     def needs_transactions(self) -> str:
         """Return the option that writes where the source's transactions begin and end; "" where there is none."""

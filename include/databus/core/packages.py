@@ -21,6 +21,7 @@ _ROWS = ("numpy", "pyarrow", "numba")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "mysql": ("pymysql", "pymysqlreplication", *_ROWS),
     "kafka": ("confluent_kafka", *_ROWS),
+    "consumer": ("confluent_kafka",),
     "elasticsearch": ("opensearchpy", "certifi", *_ROWS),
     "registry": (
         *("confluent_kafka", "google.protobuf", "grpc_tools", "fastavro", "jsonschema", "referencing", "httpx2"),

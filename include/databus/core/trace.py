@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from databus.core.errors.root import DatabusError
 
@@ -310,4 +310,28 @@ class TraceableSink(Protocol):
 
     def close(self) -> None:
         """Give connections back; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowImages:
+    """Row images: a row before and after its change, as a sink holds it: hidden and masked there as everywhere.
+
+    Attributes:
+        before: column → value; None where the sink has none: of an insert, or of a form without.
+        after: the same; None of a delete.
+        note: what is not shown, and why; "" for nothing.
+    """
+
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    note: str = ""
+
+
+@runtime_checkable
+class ImageSink(Protocol):
+    """A traceable sink that can show the row of a record or document."""
+
+    def images(self, place: str) -> RowImages:
+        """Return the row that stands at a place. Raises as `TraceableSink.sighting`."""
         ...

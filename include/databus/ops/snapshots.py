@@ -120,6 +120,17 @@ def begin(flow: Flow, services: Services, snapshot: Snapshot, said: Attribution)
     return services.store.begin_snapshot(flow.name, None, snapshot, said.who, said.why)
 
 
+def decide(flow: Flow, services: Services, decision: Decision, said: Attribution) -> Snapshot:
+    """Pause, resume or cancel the flow's unfinished snapshot, and return it.
+
+    Raises:
+        CheckpointConflictError: none is unfinished.
+    """
+    store = services.store
+    steps = {"pause": store.pause_snapshot, "resume": store.resume_snapshot, "cancel": store.cancel_snapshot}
+    return steps[decision](flow.name, said.who, said.why)
+
+
 def foreseen(flow: str, snapshot: Snapshot | None, decision: Decision) -> tuple[Snapshot, str]:
     """Return the snapshot that a decision would be about, and in words what the decision would do.
 

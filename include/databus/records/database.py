@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 16
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 SCHEMA_TABLE = "databus_schema"

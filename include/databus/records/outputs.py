@@ -96,3 +96,29 @@ def columns_of_run(store: RecordStore, flow: str, run_id: str) -> list[TableLine
     )
     with store.transaction() as connection:
         return [TableLineage.from_json(data) for data in connection.execute(wanted).scalars()]
+
+
+def masked_fields(store: RecordStore, flow: str, table: str, sink: str) -> dict[str, str]:
+    """Return the fields of a sink that the flow masks, and how in words, as the newest run noted them.
+
+    Args:
+        store: the records.
+        flow: flow name.
+        table: `database.table`, "" for any.
+        sink: sink name.
+
+    Raises:
+        RecordingError: the database refuses or cannot be reached.
+    """
+    c = t.run_columns.c
+    newest = sa.select(sa.func.max(c.run)).select_from(t.run_columns.join(t.runs, c.run == t.runs.c.id))
+    wanted = sa.select(c.columns).where(c.run == newest.where(t.runs.c.flow == flow).scalar_subquery())
+    with store.transaction() as connection:
+        noted = [TableLineage.from_json(data) for data in connection.execute(wanted).scalars()]
+    return {
+        field.field: ", ".join(step.label for step in field.steps if step.masking)
+        for lineage in noted
+        if lineage.sink == sink and table in {"", lineage.table}
+        for field in lineage.fields
+        if any(step.masking for step in field.steps)
+    }

@@ -122,12 +122,12 @@ class Provenance:
         return found
 
     def held(self, flow: str, event_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what the quarantine holds of some events."""
+        """Return what the quarantine holds of some events; a sink's cause by its kind, without values of rows."""
         names, values = _listed(event_ids[:_MOST_EVENTS])
         with self._records.snapshot() as select:
             rows = select(
-                "SELECT event_id, stage, cause, batch, last_held_at, table_name, key FROM databus_quarantine "  # noqa: S608
-                f"WHERE flow = :flow AND event_id IN ({names})",
+                "SELECT event_id, stage, cause_class AS cause, batch, last_held_at, table_name, key "  # noqa: S608
+                f"FROM databus_quarantine WHERE flow = :flow AND event_id IN ({names})",
                 flow=flow,
                 **values,
             )

@@ -49,7 +49,7 @@ class HeldRow:
         key: canonical key JSON, None without a key.
         cause: why it is held.
         position: file:pos of its transaction's end.
-        payload: what was held, as JSON text.
+        payload: what was held, as JSON text; "" where it was not asked for.
         held_at: when it was last held back.
         state: what became of it.
         replay: number of the last replay that took it up, None when none did, `OTHERWISE` where it came so.
@@ -108,6 +108,8 @@ class Selection:
         event_ids: ids of rows.
         cause: text that the cause contains.
         limit: at most so many, oldest first; None for all.
+        whole_cause: whether `cause` is all of the cause or its kind, not a part of it.
+        upto: number of the newest row that was seen: later ones are not meant; None for all.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -116,6 +118,8 @@ class Selection:
     event_ids: tuple[str, ...] = ()
     cause: str | None = None
     limit: int | None = None
+    whole_cause: bool = False
+    upto: int | None = None
 
 
 class HeldRows:
@@ -134,12 +138,26 @@ class HeldRows:
         """Return the rows that are meant, oldest first."""
         return [row for page in self.pages(wanted) for row in page]
 
-    def pages(self, wanted: Selection) -> Iterator[list[HeldRow]]:
-        """Yield the rows that are meant, oldest first, some at a time; which they are is settled by the first look."""
+    def facts(self, wanted: Selection) -> Iterator[list[HeldRow]]:
+        """Yield the rows that are meant without their payloads, as `pages` does: 10,000 payloads may be gigabytes."""
+        return self.pages(wanted, payload=False)
+
+    def pages(self, wanted: Selection, *, payload: bool = True) -> Iterator[list[HeldRow]]:
+        """Yield the rows that are meant, oldest first, some at a time; which they are is settled by the first look.
+
+        Args:
+            wanted: which.
+            payload: whether payloads are read.
+        """
         keys = sorted(self._keys(wanted))[: wanted.limit]
         for first in range(0, len(keys), _CHUNK_IDS):
             numbers = [number for _, number in keys[first : first + _CHUNK_IDS]]
-            yield self._rows(t.quarantine.c.id.in_(numbers))
+            yield self._rows(t.quarantine.c.id.in_(numbers), payload=payload)
+
+    def count(self, wanted: Selection) -> tuple[int, int]:
+        """Return how many rows are meant and the number of the newest, 0 for none; reads none of them."""
+        keys = self._keys(wanted)
+        return len(keys), max((number for _, number in keys), default=0)
 
     def known_events(self, event_ids: Sequence[str]) -> set[str]:
         """Return those of some event ids of which there is a row, whatever became of it."""
@@ -167,10 +185,15 @@ class HeldRows:
         elif wanted.state is not None:
             conditions.append(d.state == wanted.state)
         conditions += [
-            column == value for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table)) if value
+            column == value
+            for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table))
+            if value is not None
         ]
-        if wanted.cause:
-            conditions.append(q.cause.contains(wanted.cause, autoescape=True))
+        if wanted.upto is not None:
+            conditions.append(q.id <= wanted.upto)
+        if wanted.cause is not None:
+            whole = sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause)
+            conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
         found = (
             sa.select(q.batch, q.id)
             .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))
@@ -296,10 +319,11 @@ class HeldRows:
                 update = [name for name in chunk[0] if name not in key]
                 connection.execute(self._store.upsert(t.quarantine_decisions, chunk, key, update))
 
-    def _rows(self, condition: Any) -> list[HeldRow]:
+    def _rows(self, condition: Any, *, payload: bool = True) -> list[HeldRow]:
         q, d = t.quarantine, t.quarantine_decisions
+        read = [column for column in q.c if payload or column is not q.c.payload]
         wanted = (
-            sa.select(q, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
+            sa.select(*read, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
             .select_from(q.outerjoin(d, _same(q, d)))
             .where((q.c.flow == self._flow) & condition)
             .order_by(q.c.batch, q.c.id)
@@ -328,7 +352,7 @@ def _held(row: Any) -> HeldRow:
         key=row["key"],
         cause=row["cause"],
         position=row["position"],
-        payload=row["payload"],
+        payload=row.get("payload", ""),
         held_at=row["last_held_at"],
         state=HeldState(row["state"] or HeldState.HELD),
         replay=row["replay"],

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.refusals import kind_of_cause
 from databus.core.batches.report import BatchPlan, BatchReport, CheckedBatch
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.protocols.recorder import Clock
@@ -20,6 +21,7 @@ from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
 from databus.records.batch_record import counts_row
 from databus.records.checked_batches import CheckedBatches
+from databus.records.definitions import NotedDefinitions
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
 from databus.records.quarantine import HeldState
@@ -46,6 +48,7 @@ class SqlRecorder:
         self._clock = clock
         self._pages = LedgerPages(store, clock)
         self._checked = CheckedBatches(store)
+        self._definitions = NotedDefinitions()
 
     @classmethod
     def open(cls, url: str, clock: Clock | None = None) -> SqlRecorder:
@@ -70,6 +73,8 @@ class SqlRecorder:
             for report in reports:
                 told.put(report)
             told.flush()
+            noted = dict(filter(None, (self._definitions.put(connection, report) for report in reports)))
+        self._definitions.done(noted)
 
     def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
@@ -297,6 +302,7 @@ def _quarantine_row(flow: str, batch: int, plan_hash: str, row: RejectedRow, now
         "table_name": row.table,
         "key": row.key,
         "cause": row.cause,
+        "cause_class": kind_of_cause(row.stage, row.cause),
         "position": row.position,
         "payload": row.payload,
         "plan_hash": plan_hash or None,

@@ -51,6 +51,13 @@ class Reports:
         """
         return self._select(recorded_under(t.batches.c.flow, flow) & (t.runs.c.run_id == run_id))
 
+    def run_urls(self, flow: str, run_id: str) -> set[str]:
+        """Return the addresses under which the batches of a run are recorded; arguments as of `batches`."""
+        joined = sa.select(t.runs.c.run_url).join(t.batches, t.batches.c.run == t.runs.c.id).distinct()
+        wanted = joined.where(recorded_under(t.batches.c.flow, flow) & (t.runs.c.run_id == run_id))
+        with self.store.transaction() as connection:
+            return set(connection.execute(wanted).scalars())
+
     def newest(self, flow: str, last: int = 1) -> list[BatchRecord]:
         """Return the newest batches of a flow, newest first."""
         found = sa.select(t.batches.c.id).where(t.batches.c.flow == flow).order_by(t.batches.c.id.desc()).limit(last)

@@ -1,4 +1,4 @@
-"""Records retention: results of checks, quality and lineage windows of old runs, old offset maps.
+"""Records retention: results of checks, quality and lineage windows of old runs, old offset maps, old API actions.
 
 Reports, counts, receipts, ranges and ledger pages stay: `databus ledger --verify` and `databus trace` rest on them.
 Rows held back stay too: only a person decides about them.
@@ -96,6 +96,8 @@ def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
         t.lineage_runs.name: sa.select(window.id).where((window.ended_at < before) & window.end_sent),
         # What lies before the furthest place of a partition, which stays; it stands in the ledger's pages, too.
         m.name: sa.select(m.c.id).where((m.c.paged_at < before) & (m.c.id < furthest)),
+        # Nobody sends a request again after so long; what it did stands in the flow's history.
+        t.actions.name: sa.select(t.actions.c.id).where(t.actions.c.begun_at < before),
     }
 
 

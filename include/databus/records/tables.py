@@ -32,6 +32,9 @@ runs = sa.Table(
     sa.UniqueConstraint("flow", "run_id"),
 )
 
+LOST = sa.text("lost IS NOT NULL")
+"""Batches that passed over a gap: few, and found by an index of their own. Not a parameter, for that."""
+
 batches = sa.Table(
     "databus_batches",
     metadata,
@@ -59,6 +62,9 @@ batches = sa.Table(
     sa.Column("snapshot_progress", JsonOrNull),  # behind the batch, as SnapshotProgress.to_json; NULL without chunks
     sa.Column("lost", sa.Text),  # why a part of its range, which it passed over, is gone; NULL where nothing is
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
+    # Named by hand. The first holds all that a chart needs of a batch, the second finds the few that passed over a gap.
+    sa.Index("ix_databus_batches_chart", "flow", "committed_at", "rows", "watermark"),
+    sa.Index("ix_databus_batches_lost", "flow", "committed_at", sqlite_where=LOST, postgresql_where=LOST),
 )
 
 
@@ -123,9 +129,11 @@ quarantine = sa.Table(
     sa.Column("position", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
     sa.Column("plan_hash", sa.String(64)),  # of that batch's plan; NULL in entries from before it was kept
+    sa.Column("cause_class", sa.Text),  # kind of the cause, without ids and values of the row
     sa.Column("first_held_at", UtcDateTime, nullable=False),
     sa.Column("last_held_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),
+    sa.Index("ix_databus_quarantine_first", "flow", "first_held_at", "stage"),
 )
 
 quality_results = sa.Table(
@@ -246,4 +254,34 @@ offset_map = sa.Table(
     sa.Index("ix_databus_offset_map_source", "flow", "source_topic", "source_partition", "source_upto", "source_from"),
     sa.Index("ix_databus_offset_map_target", "flow", "target_topic", "target_partition", "target_upto", "target_from"),
     sa.Index("ix_databus_offset_map_page", "flow", "generation", "number"),
+)
+
+actions = sa.Table(
+    "databus_actions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("key", sa.String(200), nullable=False),  # of the request, chosen by who sends it
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("action", sa.String(50), nullable=False),
+    sa.Column("asked", sa.String(64), nullable=False),  # digest of all that was asked
+    sa.Column("attempt", sa.String(32), nullable=False),  # of the process that does it
+    sa.Column("begun_at", UtcDateTime, nullable=False),
+    sa.Column("status", sa.Integer),  # NULL while it is done, or was cut off
+    sa.Column("answer", JsonOrNull),
+    sa.UniqueConstraint("flow", "key"),
+)
+
+definitions = sa.Table(
+    "databus_definitions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("dag", sa.String(250), nullable=False),  # that ran it; "" where no run of Airflow did
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),  # number of the first batch that it moved
+    sa.Column("since", UtcDateTime, nullable=False),  # when that was committed
+    sa.Column("definition", Json, nullable=False),  # `Flow.shown`
+    # Named by hand. The newest of a flow is looked up at each run's first report.
+    sa.Index("ix_databus_definitions_newest", "flow", "id"),
 )

@@ -12,7 +12,19 @@ import pyarrow.compute as pc
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_EMPTY = np.zeros(0, np.uint8)
+
+def view(buffer: pa.Buffer | bytes, dtype: npt.DTypeLike, count: int = -1, offset: int = 0) -> np.ndarray:
+    """Return a buffer as dtype[count], from a byte on; it cannot be written to, whoever owns it.
+
+    Arrow gives buffers of its own as writable and those that came from another process as not: kernels, which are
+    compiled for each kind of array, would be compiled once more in Spark's workers.
+    """
+    found = np.frombuffer(buffer, dtype, count, offset)
+    found.flags.writeable = False
+    return found
+
+
+_EMPTY = view(b"", np.uint8)
 
 
 def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -25,7 +37,7 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 def fixed(array: pa.Array, dtype: npt.DTypeLike, width: int = 1) -> np.ndarray:
     """Return a fixed-width column's values as dtype[n], or dtype[n, width] if `width` > 1; null slots hold anything."""
-    flat = np.frombuffer(array.buffers()[1] or b"", dtype)
+    flat = view(array.buffers()[1] or b"", dtype)
     start, stop = array.offset * width, (array.offset + len(array)) * width
     return flat[start:stop].reshape(-1, width) if width > 1 else flat[start:stop]
 
@@ -39,12 +51,9 @@ def text(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         array = array.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary())
     _, offsets, data = array.buffers()
-    where = (
-        np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-        if offsets
-        else np.zeros(1, np.int32)
-    )
-    return where, np.frombuffer(data, np.uint8) if data else _EMPTY
+    where = view(offsets or bytes(4), np.int32)
+    where = where[array.offset : array.offset + len(array) + 1] if offsets else where
+    return where, view(data, np.uint8) if data else _EMPTY
 
 
 def views(array: pa.Array) -> Iterator[pa.Buffer | None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,10 @@ from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.provenance import constant, provenance
-from databus.rows.row_program import FILTERED, FatedRows, RowProgram
+from databus.rows.row_program import FILTERED, FatedRows, RowProgram, SinkProgram
 from databus.rows.variant import arrow_schema
-from databus.rows.violation_bits import MARKS, UNJUDGED
+from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
+from databus.rows.violations import ImageMarks
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""
@@ -45,7 +47,6 @@ class _Origin:
     server: str
     prefix: str
     form: ImageForm
-    marks: Ints | None
     keys: KeyEncoder | None
     plain: Images | None
 
@@ -55,7 +56,8 @@ class _Rows:
     """The rows to emit, in log order: which change, which half of it (of a split one), and its images.
 
     `keyed` are the images (before, after) that say its key: those that it has until a filter makes it a delete or an
-    insert.
+    insert. `flow_op` is what it was behind the flow's transforms, where a sink's own are behind them, and
+    `held_for_sink` why one of these holds it back. `marks` are those of its images.
     """
 
     change: npt.NDArray[np.int64]
@@ -66,18 +68,44 @@ class _Rows:
     split: npt.NDArray[np.bool_]
     keyed: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
     unjudged: pa.StringArray | None = None
+    flow_op: npt.NDArray[np.int8] | None = None
+    held_for_sink: pa.StringArray | None = None
+    marks: Ints | None = None
 
     def cut(self, start: int, stop: int) -> _Rows:
         s = slice(start, stop)
-        unjudged = None if self.unjudged is None else self.unjudged.slice(start, stop - start)
-        keyed = (self.keyed[0][s], self.keyed[1][s])
-        return _Rows(
-            self.change[s], self.part[s], self.op[s], self.before[s], self.after[s], self.split[s], keyed, unjudged
-        )
+        given = ((each.name, getattr(self, each.name)) for each in fields(self) if each.name != "keyed")
+        cut: dict[str, Any] = {name: None if value is None else value[s] for name, value in given}
+        return _Rows(**cut, keyed=(self.keyed[0][s], self.keyed[1][s]))
 
     def judged(self, program: RowProgram, batch: TableBatch, transactions: Transactions) -> _Rows:
         found = program.judged(batch, transactions, FatedRows(self.change, self.op, self.before, self.after))
         return replace(self, op=found.op, before=found.before, after=found.after, unjudged=found.unjudged)
+
+    def marked(self, shown: ShownBatch, marks: ImageMarks | None) -> _Rows:
+        """Return the rows with the marks of checks: those of deletes alone where there is no after-image."""
+        if marks is None:
+            return self
+        found = shown.marks(marks)
+        gone = found[self.before] & marks.of_deletes(shown.batch.schema.schema_id)
+        return replace(self, marks=np.where(self.after < 0, gone, found[self.after]))
+
+    def of_sink(self, program: SinkProgram, batch: TableBatch, transactions: Transactions) -> _Rows:
+        """Return the rows behind a sink's own transforms; those that the flow holds back do not reach them."""
+        held = np.zeros(len(self.op), np.bool_) if self.marks is None else (self.marks & program.holding) != 0
+        if self.unjudged is not None:
+            held |= self.unjudged.is_valid().to_numpy(zero_copy_only=False)
+        op = np.where(held, np.int8(FILTERED), self.op)
+        before, after = (np.where(held, np.int32(-1), images) for images in (self.before, self.after))
+        found = program.own.judged(batch, transactions, FatedRows(self.change, op, before, after))
+        return replace(
+            self,
+            op=np.where(held, self.op, found.op),
+            before=found.before,
+            after=found.after,
+            flow_op=self.op,
+            held_for_sink=found.unjudged,
+        )
 
 
 def emit(
@@ -103,23 +131,46 @@ def emit(
     if not form.takes(batch.schema.schema_id):
         return []
     encoder = key_encoder(batch)
-    rows = _rows(batch, encoder)
-    if form.program is None:
-        shown = ShownBatch(batch, batch)
-    else:
-        refuse_too_large(batch)
-        rows = rows.judged(form.program, batch, transactions)
-        chosen, at = needed_images(batch, rows.before, rows.after)
-        shown = ShownBatch(form.program.shown(chosen, transactions), chosen, at)
+    rows, shown = _transformed(_rows(batch, encoder), batch, transactions, form)
     keys = form.keys(batch, shown.batch.schema) if form.keys is not None else None
     if form.values is not None:
         keys = key_encoder(batch, form.values.key_literals)
     images = shown.images(form.encode)
-    marks = None if form.marks is None else shown.marks(form.marks)
-    held = rows.unjudged is not None or (marks is not None and bool(marks.any()))
+    causes = rows.unjudged is not None or rows.held_for_sink is not None
+    held = causes or (rows.marks is not None and bool(rows.marks.any()))
     plain = shown.images(form.plain) if form.plain is not None and held else None
-    origin = _Origin(batch, shown, transactions, server, prefix, form, marks, keys, plain)
+    origin = _Origin(batch, shown, transactions, server, prefix, form, keys, plain)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
+
+
+def _transformed(
+    rows: _Rows, batch: TableBatch, transactions: Transactions, form: ImageForm
+) -> tuple[_Rows, ShownBatch]:
+    """Return the rows behind a form's program, marked by its checks, and the images that they have."""
+    program = form.program
+    if program is None:
+        shown = ShownBatch(batch, batch)
+        return rows.marked(shown, form.marks), shown
+    refuse_too_large(batch)
+    if not isinstance(program, SinkProgram):
+        rows = rows.judged(program, batch, transactions)
+        shown = _shown(program, rows, batch, transactions)
+        return rows.marked(shown, form.marks), shown
+    if program.flow is not None:
+        rows = rows.judged(program.flow, batch, transactions)
+    if form.marks is not None:
+        rows = rows.marked(_shown(program.flow, rows, batch, transactions), form.marks)
+    rows = rows.of_sink(program, batch, transactions)
+    if form.held_unwritten and rows.held_for_sink is not None:
+        held = rows.held_for_sink.is_valid().to_numpy(zero_copy_only=False)
+        before, after = (np.where(held, np.int32(-1), images) for images in (rows.before, rows.after))
+        rows = replace(rows, before=before, after=after)
+    return rows, _shown(program.own, rows, batch, transactions)
+
+
+def _shown(program: RowProgram | None, rows: _Rows, batch: TableBatch, transactions: Transactions) -> ShownBatch:
+    chosen, at = needed_images(batch, rows.before, rows.after)
+    return ShownBatch(chosen if program is None else program.shown(chosen, transactions), chosen, at)
 
 
 def emit_events(
@@ -152,7 +203,8 @@ def emit_events(
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
     columns |= {field.name: pa.nulls(n, field.type) for field in _form_fields(form)}
     if form.program is not None:
-        columns[UNJUDGED] = pa.nulls(n, pa.string())
+        columns[UNJUDGED] = columns[HELD_FOR_SINK] = pa.nulls(n, pa.string())
+        columns[FLOW_OP] = columns["op"]
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
@@ -229,9 +281,8 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "absent": _absent(batch, np.where(named & ~lost, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
-    if origin.marks is not None and origin.form.marks is not None:
-        gone = origin.marks[rows.before] & origin.form.marks.of_deletes(batch.schema.schema_id)
-        columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
+    if rows.marks is not None:
+        columns[MARKS] = pa.array(rows.marks)
     if origin.form.plain is not None:
         plain = origin.plain
         columns |= {
@@ -239,7 +290,10 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
             for name, of in PLAIN.items()
         }
     if origin.form.program is not None:
-        columns[UNJUDGED] = pa.nulls(n, pa.string()) if rows.unjudged is None else rows.unjudged
+        causes = {UNJUDGED: rows.unjudged, HELD_FOR_SINK: rows.held_for_sink}
+        columns |= {name: pa.nulls(n, pa.string()) if told is None else told for name, told in causes.items()}
+    if rows.flow_op is not None:
+        columns[FLOW_OP] = _LETTERS.take(pa.array(rows.flow_op))
     place = rows.change
     columns |= provenance(
         origin.transactions,
@@ -294,6 +348,8 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
         schema = schema.append(pa.field(MARKS, pa.int64()))
     for field in _form_fields(form):
         schema = schema.append(field)
-    if form.program is not None:
-        schema = schema.append(pa.field(UNJUDGED, pa.string()))
+    told = [] if form.program is None else [UNJUDGED]
+    told += [FLOW_OP, HELD_FOR_SINK] if isinstance(form.program, SinkProgram) else []
+    for name in told:
+        schema = schema.append(pa.field(name, pa.string()))
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -17,7 +17,7 @@ from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
 from databus.rows.keys import KeyEncoder
-from databus.rows.row_program import RowProgram
+from databus.rows.row_program import RowProgram, SinkProgram
 from databus.rows.variant import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
@@ -63,6 +63,7 @@ class ImageForm:
         program: what transforms do with values and rows; None for flows whose transforms look at none. All images are
             those of the batch that it shows; keys are those of the decoded one, for no transform replaces a key.
         columns: what images in a form of their own hold, see `ImageColumns`.
+        held_unwritten: whether images of rows that a `SinkProgram` holds back have no place in the form.
         only: `schema_id`s of the tables whose rows are written, `NO_SCHEMA` among them for statements; None for all.
     """
 
@@ -74,9 +75,10 @@ class ImageForm:
     values: ValueForm | None = None
     plain: Callable[[TableBatch], Images] | None = None
     keys: Callable[[TableBatch, TableSchema], KeyEncoder | None] | None = None
-    program: RowProgram | None = None
+    program: RowProgram | SinkProgram | None = None
     columns: ImageColumns = field(default_factory=dict)
     only: frozenset[int] | None = None
+    held_unwritten: bool = False
 
     def takes(self, schema_id: int) -> bool:
         """Return whether rows of a table are written."""
@@ -187,7 +189,7 @@ VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 def json_form(
     columns: ImageColumns,
     marks: ImageMarks | None = None,
-    program: RowProgram | None = None,
+    program: RowProgram | SinkProgram | None = None,
     *,
     values: ValueForm | None = None,
 ) -> ImageForm:

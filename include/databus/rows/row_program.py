@@ -64,3 +64,21 @@ class RowProgram(Protocol):
             DatabusError: as `judged`.
         """
         ...
+
+
+@dataclass(frozen=True)
+class SinkProgram:
+    """Row programs of a flow and, behind its checks, of one of its sinks; picklable.
+
+    Rows that the flow leaves out or holds back do not reach the sink's program. Marks of checks are those of the images
+    as the flow's transforms leave them, and all images that are written those that the sink's leave.
+
+    Attributes:
+        flow: what the flow's transforms do; None where they look at no value.
+        own: what the sink's do: it judges rows by them alone, and shows values as both leave them.
+        holding: bits of the checks that hold rows back.
+    """
+
+    flow: RowProgram | None
+    own: RowProgram
+    holding: int = 0

@@ -21,7 +21,7 @@ from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
-from databus.runtime.copies import any_taken_by, written_rows
+from databus.runtime.copies import any_taken_by
 from databus.runtime.direct.both_lanes import SharedBatch, dispatch_both
 from databus.runtime.direct.lane import dispatch_direct
 from databus.runtime.direct.required import require_direct_values
@@ -32,6 +32,7 @@ from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read, rows_of
 from databus.runtime.record import log_batch, record
 from databus.runtime.sink_outage.outage import naming
+from databus.runtime.sink_rows import CheckedRows, changes_of_sink, rows_of_sink, with_stored_images
 from databus.runtime.spark.errors import engine_errors
 from databus.runtime.tables.hidden_loss import settle_hidden, settle_renames
 from databus.runtime.transform import transform
@@ -87,8 +88,8 @@ def move_batch(
         committed = commit(
             session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)
         )
-        if session.hidden is not None:
-            session.hidden.committed(batch.plan.batch)
+        for memory in session.memories():
+            memory.committed(batch.plan.batch)
         if session.snapshots is not None:
             session.snapshots.committed(batch.plan, committed.updated_at)
     report = BatchReport(
@@ -110,6 +111,7 @@ def move_batch(
         columns=session.column_lineage.of(session.flow, batch.source),
         lost=batch.source.passes_over,
         through_spark=moved.through_spark,
+        definition=session.definition,
     )
     with times.stage("record"):
         record(session.recorder, report)
@@ -165,16 +167,16 @@ def _move_by_spark(
     checked, whole = _checked(session, batch, times, passed, rows)
     with times.stage("check"):
         if any(c.severity == "fail" for c in check.row_checks(flow)):
-            check.enforce(flow, counts.check_results(flow, names, _observe(checked, session, names)))
+            check.enforce(flow, counts.check_results(flow, names, _observe(checked.rows, session, names)))
     with times.stage("dispatch"):
         done: dict[str, Dispatched] = {}
-        written = written_rows(flow, checked)
         for name in writing_order(flow, batch.plan, session.sinks):
             sink = (session.sink_spec(name), session.sinks[name])
             with naming(name):
+                written = rows_of_sink(flow, *sink, checked)
                 done[name] = dispatch(flow, batch.plan, written, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
-        held = _held(session, checked, passed) if any(c.quarantined for c in by_state.values()) else ()
+        held = _held(session, checked.rows, passed) if any(c.quarantined for c in by_state.values()) else ()
     moved = _moved(flow, planned, done, whole, held)
     return replace(moved, through_spark=tuple(sorted(moved.tables)))
 
@@ -192,14 +194,14 @@ def _move_both(
         done, held = dispatch_both(session, batch, shared, checked, passed)
         by_state = counts.table_counts(counts.table_names(planned), next(iter(done.values())).observed)
         if any(by_state[table].quarantined for table in shared.apart & by_state.keys()):
-            held = (*held, *_held(session, checked, passed))
+            held = (*held, *_held(session, checked.rows, passed))
     moved = _moved(flow, planned, done, whole, held)
     return replace(moved, through_spark=tuple(sorted(shared.apart & moved.tables.keys())))
 
 
 def _checked(
     session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None, rows: DataFrame
-) -> tuple[DataFrame, tuple[CheckResult, ...]]:
+) -> tuple[CheckedRows, tuple[CheckResult, ...]]:
     """Transform and check Spark's rows; return them, and the results of the checks that look at the batch as a whole.
 
     Raises:
@@ -207,12 +209,14 @@ def _checked(
     """
     flow, planned = session.flow, batch.source
     with times.stage("transform"):
-        changes = transform(flow, rows, planned)
+        changes = with_stored_images(flow, transform(flow, rows, planned))
         settle_hidden(session, batch, changes)
     with times.stage("check"):
-        checked = check.check(flow, changes, _taken_by_any(session))
-        if passed:
-            checked = held_still(session.spark, checked, passed)
+        marked = check.check(flow, changes, _taken_by_any(session))
+        checked = CheckedRows(held_still(session.spark, marked, passed) if passed else marked, changes)
+        for name, view in session.sink_views().items():
+            mine = changes_of_sink(flow, session.sink_spec(name), session.every_sink[name], checked)
+            settle_hidden(view, batch, mine)
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     return checked, whole
@@ -233,8 +237,9 @@ def _move_direct(
     """Move the rows of a planned range by the direct lane: they are read inside the dispatch."""
     flow, planned = session.flow, batch.source
     with times.stage("check"):
-        if flow.transforms:
-            settle_hidden(session, batch, without_rows(flow, planned.tables))
+        for view in (session, *session.sink_views().values()):
+            if view.flow.transforms:
+                settle_hidden(view, batch, without_rows(view.flow, planned.tables))
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):
@@ -269,7 +274,8 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         idle = batch.source.bytes == 0
         whole = () if idle else check.evaluate_batch_checks(session.flow, batch.source, batch.plan.clock)
         check.enforce(session.flow, whole)
-        settle_renames(session, batch)
+        for view in (session, *session.sink_views().values()):
+            settle_renames(view, batch)
     with times.stage("dispatch"):
         receipts: list[WriteReceipt] = []
         for name, sink in session.sinks.items():

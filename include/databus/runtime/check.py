@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.checks.decodable import decodable_checks, judged_checks
 from databus.checks.expected import expected_checks
+from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import CheckResult
 from databus.core.errors.batch import QualityGateError
 from databus.core.events import RowState
@@ -100,3 +101,28 @@ def enforce(flow: Flow, results: Sequence[CheckResult]) -> None:
             hint="Nothing of this batch was dispatched and the checkpoint is unmoved. "
             "Mend the rows at the source, or lower the check's severity.",
         )
+
+
+def held_rows_of(rows: DataFrame, cause: Column, stage: str) -> tuple[RejectedRow, ...]:
+    """Return rows as the quarantine keeps them.
+
+    Args:
+        rows: the rows.
+        cause: why each is held back.
+        stage: see `RejectedRow`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    payload = F.to_json(F.struct("op", "before", "after"), {"ignoreNullFields": "false"})
+    held = rows.select(
+        "event_id",
+        F.concat_ws(".", "database", "table").alias("name"),
+        F.col("key").cast("string").alias("key"),
+        cause.alias("cause"),
+        F.concat_ws(":", "log", F.col("place").cast("string")).alias("at"),
+        payload.alias("payload"),
+    )
+    return tuple(
+        RejectedRow(r["event_id"], r["name"], r["key"], r["cause"], stage, r["at"], r["payload"])
+        for r in held.collect()
+    )

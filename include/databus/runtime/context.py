@@ -35,6 +35,7 @@ from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import ColumnLineage
 from databus.runtime.tables.hidden_columns import HiddenMemory
+from databus.runtime.tables.sink_views import seen_by
 from databus.runtime.takeover.flow_commits import FlowCommits
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class FlowSession:
         column_lineage: what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
         hidden: remembers which columns transforms hid; None where nobody asks.
+        hidden_of: the same of each sink that has transforms of its own; empty where nobody asks.
         snapshots: the flow's snapshot; None where its source has none.
         raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
         commits: the flow's own commits, once a sink that is behind has asked for them.
@@ -114,6 +116,7 @@ class FlowSession:
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
     hidden: HiddenMemory | None = None
+    hidden_of: Mapping[str, HiddenMemory] = field(default_factory=dict)
     snapshots: SnapshotTurns | None = None
     raw_store: CheckpointStore | None = None
     commits: FlowCommits | None = None
@@ -135,6 +138,11 @@ class FlowSession:
         """Hash of the flow and the code that runs it."""
         return self.flow.spec_hash(self.identity.plan_code)
 
+    @cached_property
+    def definition(self) -> Mapping[str, Any]:
+        """The flow, as the records keep it."""
+        return self.flow.shown()
+
     def takes_up(self, plan: Plan) -> bool:
         """Return whether a plan in flight may be finished by the flow and the code as they are."""
         return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.plan_code)
@@ -142,6 +150,22 @@ class FlowSession:
     def sink_spec(self, name: str) -> SinkSpec:
         """Return the spec of a sink by its name."""
         return next(s for s in self.flow.sinks if s.sink_name == name)
+
+    def sink_views(self) -> dict[str, FlowSession]:
+        """Return sink → a view whose flow has that sink's own transforms behind it, of each sink that has any.
+
+        Of those that are behind too, but in a view of one such sink: what the flow passes is remembered for all.
+        """
+        names = self.every_sink if self.passed is None else self.sinks
+        return {
+            name: replace(self, flow=seen_by(self.flow, spec), hidden=self.hidden_of.get(name))
+            for name in names
+            if (spec := self.sink_spec(name)).transforms
+        }
+
+    def memories(self) -> tuple[HiddenMemory, ...]:
+        """Return what remembers hidden columns: the flow's memory, and that of each sink with its own transforms."""
+        return (*(() if self.hidden is None else (self.hidden,)), *self.hidden_of.values())
 
     def joined(self, behind: Collection[str]) -> FlowSession:
         """Return a view that moves rows to all sinks but those that are behind."""
@@ -252,6 +276,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             reopen_source=reopen_source,
             backfills=services.backfills,
             hidden=_hidden_memory(flow, services),
+            hidden_of=_sinks_memories(flow, services),
             snapshots=_snapshot_turns(flow, source),
             _stack=stack.pop_all(),
         )
@@ -261,6 +286,12 @@ def _hidden_memory(flow: Flow, services: Services) -> HiddenMemory | None:
     """Return what is remembered of the flow; a backfill asks what the flow remembers whose rows it moves."""
     kept = services.hidden_columns
     return HiddenMemory(flow.name.partition(".")[0], kept) if kept is not None else None
+
+
+def _sinks_memories(flow: Flow, services: Services) -> dict[str, HiddenMemory]:
+    kept, name = services.hidden_columns, flow.name.partition(".")[0]
+    own = [spec.sink_name for spec in flow.sinks if spec.transforms]
+    return {sink: HiddenMemory(name, kept.of_sink(sink)) for sink in own} if kept is not None else {}
 
 
 def _snapshot_turns(flow: Flow, source: Source) -> SnapshotTurns | None:

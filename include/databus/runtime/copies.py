@@ -13,6 +13,7 @@ from databus.core.trace import row_of_copy
 from databus.rows.frames.places import COPIES, COPY, KEYED, copied
 from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE
+from databus.runtime.routing import changes_ops, offered_ops
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,13 +25,14 @@ def most_copies(flow: Flow) -> int:
     return 2 * most if most > 1 and _chooses_keys(flow) else most  # in each route a delete and an insert
 
 
-def taken_by(sink: Sink, spec: SinkSpec, row: Column | None = None) -> Column:
+def taken_by(sink: Sink, spec: SinkSpec, row: Column | None = None, *, offered: bool = False) -> Column:
     """Return a Column that is true where a sink takes the row, by route and operation.
 
     Args:
         sink: the sink, open.
         spec: its spec.
         row: struct that has `route` and `op`; None for the row itself, as it is written.
+        offered: whether the sink's own transforms are yet to come, which may make another operation of it.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -38,27 +40,32 @@ def taken_by(sink: Sink, spec: SinkSpec, row: Column | None = None) -> Column:
     routed = F.lit(False)
     for pattern in spec.routes:
         routed = routed | (F.lit(True) if pattern == "*" else route.rlike(java_regex(pattern)))
-    return routed & op.isin(*sorted(sink.accepts()))
+    return routed & op.isin(*sorted(offered_ops(sink.accepts(), changing=offered and changes_ops(spec))))
 
 
-def any_taken_by(flow: Flow, sink: Sink, spec: SinkSpec) -> Column:
-    """Return a Column that is true where a sink takes a copy of a row that was checked."""
+def any_taken_by(flow: Flow, sink: Sink, spec: SinkSpec, *, offered: bool = True) -> Column:
+    """Return a Column that is true where a sink takes a copy of a row that was checked; `offered` as of `taken_by`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if most_copies(flow) == 1:
-        return taken_by(sink, spec)
-    return F.exists(F.col(COPIES), lambda copy: taken_by(sink, spec, copy))
+        return taken_by(sink, spec, offered=offered)
+    return F.exists(F.col(COPIES), lambda copy: taken_by(sink, spec, copy, offered=offered))
 
 
-def written_rows(flow: Flow, checked: DataFrame) -> DataFrame:
+def written_rows(flow: Flow, checked: DataFrame, state: str = STATE) -> DataFrame:
     """Return checked rows with each copy of those that are dispatched as a row of its own.
 
     The row itself is the copy of number 0 in `COPY`; a flow that chooses no route by value gets its rows as they are.
+
+    Args:
+        flow: the flow.
+        checked: the rows.
+        state: column that says which are dispatched.
     """
     most = most_copies(flow)
     if most == 1:
         return checked
-    rows = copied(checked, f"`{STATE}` = '{RowState.DISPATCHED}'", most)
+    rows = copied(checked, f"`{state}` = '{RowState.DISPATCHED}'", most)
     if not _chooses_keys(flow):
         return rows
     from pyspark.sql import functions as F  # noqa: N812

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +26,18 @@ def table_names(planned: SourcePlan) -> list[str]:
     return [*dict.fromkeys(t.full_name for t in planned.tables), STATEMENTS]
 
 
-def aggregates(flow: Flow, names: Sequence[str], first: Column | None = None) -> list[Column]:
+def aggregates(flow: Flow, names: Sequence[str], first: Column | None = None, op_column: str = "") -> list[Column]:
     """Return the aggregate columns of one pass: rows by table and state, changes, evaluations and violations.
 
     Args:
         flow: the flow.
         names: its tables.
         first: true of one copy of each row, which is counted; None where each row is there once.
+        op_column: name of the column with the row's operation behind the flow's transforms; "" for the usual one.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    op = F.col("op" if first is None else ROW_OP)
+    op = F.col(op_column or ("op" if first is None else ROW_OP))
     columns = [F.count_if((F.col("part") == 0) & (F.col("schema_id") >= 0)).alias("changes")]
     for number, name in enumerate(names):
         at = _at(name) if first is None else _at(name) & first
@@ -49,11 +51,20 @@ def aggregates(flow: Flow, names: Sequence[str], first: Column | None = None) ->
     return columns
 
 
-def sink_aggregates(names: Sequence[str], mine: Column) -> list[Column]:
-    """Return the aggregate columns that count the rows one sink takes, by table."""
+def sink_aggregates(names: Sequence[str], shares: Mapping[str, Column]) -> list[Column]:
+    """Return the aggregate columns that count rows of one sink, by table: `{number}_{share}`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return [F.count_if(_at(name) & mine).alias(f"{number}_mine") for number, name in enumerate(names)]
+    return [
+        F.count_if(_at(name) & rows).alias(f"{number}_{share}")
+        for number, name in enumerate(names)
+        for share, rows in shares.items()
+    ]
+
+
+def sink_counts(names: Sequence[str], observed: Mapping[str, int], share: str) -> Counter[str]:
+    """Return rows by table of one share of `sink_aggregates`."""
+    return Counter({name: count for n, name in enumerate(names) if (count := observed.get(f"{n}_{share}", 0))})
 
 
 def table_counts(names: Sequence[str], observed: Mapping[str, int]) -> dict[str, TableCounts]:

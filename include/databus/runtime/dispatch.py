@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches import counts
+from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.root import DatabusError
 from databus.core.events import RowState
 from databus.core.flow import Flow
@@ -18,13 +19,18 @@ from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.plan import Plan
 from databus.rows.former_columns import former_columns_named
 from databus.rows.frames.transactions import with_boundaries
-from databus.runtime.check import STATE
+from databus.rows.violation_bits import FLOW_OP
+from databus.runtime.check import STATE, held_rows_of
 from databus.runtime.copies import first_of_row, taken_by
-from databus.runtime.counts import aggregates, sink_aggregates
+from databus.runtime.counts import aggregates, sink_aggregates, sink_counts
+from databus.runtime.sink_rows import SINK_STATE, own_share, refused_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Observation
+
+MINE, LEFT_OUT, REFUSED = "mine", "left_out", "refused"
+"""Shares of a sink's rows: those that it is given, those that its own transforms leave out, and hold back."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Dispatched:
     Attributes:
         receipts: one per slot.
         observed: every aggregate of the pass, the first sink's also by state.
-        given: rows handed to the sink by table.
+        given: rows handed to the sink by table, those that its own transforms hold back among them.
     """
 
     receipts: tuple[WriteReceipt, ...]
@@ -70,7 +76,7 @@ def dispatch(
     Args:
         flow: the flow.
         plan: the batch's plan.
-        rows: checked, as `written_rows` gives them; a row is counted once, whatever copies of it are written.
+        rows: as `rows_of_sink` gives them; a row is counted once, whatever copies of it are written.
         sink: the sink and its spec.
         names: tables that are counted.
         splits: number of splits that were read.
@@ -82,9 +88,11 @@ def dispatch(
     from pyspark.sql import functions as F  # noqa: N812
 
     spec, opened = sink
-    mine = (F.col(STATE) == RowState.DISPATCHED) & taken_by(opened, spec)
+    shares = shares_of(flow, sink)
+    mine = shares[MINE]
     seen = Observation(f"{spec.sink_name}-{plan.batch}")
-    figures = (*aggregates(flow, names, first_of_row(flow)), *sink_aggregates(names, mine))
+    op = FLOW_OP if spec.transforms else ""
+    figures = (*aggregates(flow, names, first_of_row(flow), op), *sink_aggregates(names, shares))
     counted = rows.observe(seen, *figures)
     with former_columns_named(f"sink {spec.sink_name}"):
         encoded = opened.encode(_sent(counted, mine, sink), plan)
@@ -100,8 +108,50 @@ def dispatch(
     observed = observation(seen, rows, figures)
     receipts = [_receipt(row["receipt"]) for row in collected]
     receipts += write_empty_slots(opened.writer(plan), slots, {r.slot for r in receipts})
-    given = {name: observed[f"{number}_mine"] for number, name in enumerate(names) if observed[f"{number}_mine"]}
-    return Dispatched(tuple(sorted(receipts, key=lambda r: r.slot)), observed, given)
+    in_order = tuple(sorted(receipts, key=lambda r: r.slot))
+    return with_own_rows(flow, spec, Dispatched(in_order, observed, {}), rows, names)
+
+
+def shares_of(flow: Flow, sink: tuple[SinkSpec, Sink]) -> dict[str, Column]:
+    """Return share → Column that is true of its rows: those that a sink is given, and what its own transforms do."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spec, opened = sink
+    state = SINK_STATE if spec.transforms else STATE
+    mine = {MINE: (F.col(state) == RowState.DISPATCHED) & taken_by(opened, spec)}
+    if not spec.transforms:
+        return mine
+    return mine | {
+        LEFT_OUT: own_share(flow, RowState.FILTERED),
+        REFUSED: own_share(flow, RowState.QUARANTINED),
+    }
+
+
+def with_own_rows(flow: Flow, spec: SinkSpec, sent: Dispatched, rows: DataFrame, names: Sequence[str]) -> Dispatched:
+    """Return what a sink was given and confirmed, with what its own transforms did, as the pass observed it."""
+    mine, left_out, refused = (sink_counts(names, sent.observed, share) for share in (MINE, LEFT_OUT, REFUSED))
+    held = refused_rows(flow, spec, rows) if refused else ()
+    return replace(sent, receipts=with_own_shares(sent.receipts, left_out, held), given=dict(mine + refused))
+
+
+def with_own_shares(
+    receipts: Sequence[WriteReceipt], left_out: Mapping[str, int], refused: Sequence[RejectedRow]
+) -> tuple[WriteReceipt, ...]:
+    """Return a sink's receipts with what its own transforms did, which the first one tells.
+
+    Args:
+        receipts: by slot.
+        left_out: rows by table that they leave out.
+        refused: rows that they hold back.
+    """
+    if not left_out and not refused:
+        return tuple(receipts)
+    first, *others = receipts
+    outputs, rows = dict(first.outputs), sum(left_out.values())
+    if rows:
+        whole = dict(outputs.get("", {}))
+        outputs[""] = whole | {counts.LEFT_OUT: rows + int(whole.get(counts.LEFT_OUT, 0))}
+    return (replace(first, outputs=outputs, rejected=(*first.rejected, *refused)), *others)
 
 
 def _writes_transactions(sink: Sink) -> bool:
@@ -115,7 +165,7 @@ def _sent(rows: DataFrame, mine: Column, sink: tuple[SinkSpec, Sink]) -> DataFra
     spec, opened = sink
     if not _writes_transactions(opened):
         return rows.where(mine)
-    held = F.col(STATE) == RowState.QUARANTINED
+    held = F.col(SINK_STATE if spec.transforms else STATE) == RowState.QUARANTINED
     return with_boundaries(rows.where((mine | held) & taken_by(opened, spec)), held)
 
 
@@ -180,19 +230,8 @@ def quarantined_rows(rows: DataFrame) -> tuple[RejectedRow, ...]:
     """Return the rows that checks hold back, with all that is needed to look at and replay them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    payload = F.to_json(F.struct("op", "before", "after"), {"ignoreNullFields": "false"})
-    held = rows.where(F.col(STATE) == RowState.QUARANTINED).select(
-        "event_id",
-        F.concat_ws(".", "database", "table").alias("name"),
-        F.col("key").cast("string").alias("key"),
-        F.concat_ws(", ", "violations").alias("cause"),
-        F.concat_ws(":", "log", F.col("place").cast("string")).alias("at"),
-        payload.alias("payload"),
-    )
-    return tuple(
-        RejectedRow(r["event_id"], r["name"], r["key"], r["cause"], "check", r["at"], r["payload"])
-        for r in held.collect()
-    )
+    held = rows.where(F.col(STATE) == RowState.QUARANTINED)
+    return held_rows_of(held, F.concat_ws(", ", "violations"), CHECK)
 
 
 def _receipt(data: bytes) -> WriteReceipt:

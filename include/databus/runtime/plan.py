@@ -32,6 +32,7 @@ from databus.runtime.sink_outage.outage import naming
 from databus.runtime.snapshot_turns import drop_unplanned
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import seen_by
 from databus.runtime.takeover.closing import open_again
 from databus.runtime.takeover.forgotten_markers import recall_piece
 from databus.runtime.takeover.given_up import abandon
@@ -264,12 +265,13 @@ def _new_plan(
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
     require_lane(session.flow, proposed)
-    tables = written_tables(session.flow, proposed.tables)
-    for name in session.sinks:
+    views = {name: seen_by(session.flow, session.sink_spec(name)) for name in session.sinks}
+    tables = {name: written_tables(view, proposed.tables) for name, view in views.items()}
+    for name, view in views.items():
         with naming(name):
-            require_unreserved(session.flow, session.sink_spec(name), tables, proposed.tables)
+            require_unreserved(view, session.sink_spec(name), tables[name], proposed.tables)
     for name, sink in session.sinks.items():
-        outputs = outputs_of(session.flow, session.sink_spec(name), tables)
+        outputs = outputs_of(session.flow, session.sink_spec(name), tables[name])
         with naming(name):
             follow_columns(session.flow, session.sink_spec(name), sink, proposed)
             named = outputs_named(session.flow, session.sink_spec(name), sink, proposed)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from databus.core.errors.sink import SinkSettingError
+from databus.core.events import Op
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.optional_sink import FollowingSink, PinningSink
@@ -190,3 +191,18 @@ def follow_columns(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> 
 def takes(sink: SinkSpec, route: str) -> bool:
     """Return whether a sink takes a route."""
     return any(fnmatchcase(route, pattern) for pattern in sink.routes)
+
+
+def offered_ops(accepted: frozenset[str], *, changing: bool) -> frozenset[str]:
+    """Return the operations of rows that reach a sink.
+
+    Args:
+        accepted: those that it accepts.
+        changing: see `changes_ops`.
+    """
+    return accepted | {Op.UPDATE.value} if changing and accepted & {Op.CREATE, Op.DELETE} else accepted
+
+
+def changes_ops(spec: SinkSpec) -> bool:
+    """Return whether a sink's own transforms may make a delete or an insert of an update: any looks at values."""
+    return any(not each.by_table for each in spec.transforms)

@@ -88,6 +88,8 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     checkpoint = take_over(ClaimedFlow.of(session, lease)) or _start(session, lease)
     if session.hidden is not None and session.flow.transforms:
         session.hidden.begin()
+    for memory in session.hidden_of.values():
+        memory.begin()
     if session.snapshots is not None and is_detached(session):
         session.snapshots.require_begun(checkpoint)
     elif session.snapshots is not None:

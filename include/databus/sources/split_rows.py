@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from databus.rows.image_form import ImageForm
     from databus.rows.json_images import ValueForm
-    from databus.rows.row_program import RowProgram
+    from databus.rows.row_program import RowProgram, SinkProgram
     from databus.rows.violations import ImageMarks
 
 
@@ -34,7 +34,7 @@ class SplitRows(ABC):
         self,
         columns: Mapping[int, Sequence[tuple[str, str]]],
         marks: ImageMarks | None = None,
-        program: RowProgram | None = None,
+        program: RowProgram | SinkProgram | None = None,
         *,
         values: ValueForm | None = None,
     ) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.expression import PSEUDO_COLUMNS, parse_expression
+from databus.rows.frames.expression_type import expression_type
 from databus.rows.frames.leaving import CROSSES, Crossing, fate, lacking, lacking_names
 from databus.rows.frames.selection import matches, selected
 from databus.transforms.table_transform import TableTransform
@@ -94,16 +95,38 @@ class Filter(TableTransform):
         """
         if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
+        for schema in selected(changes, self.tables):
+            self._require_boolean(changes, schema)
         parsed = parse_expression(self.condition)
         return changes.with_condition(
             parsed, self._what(), selected(changes, self.tables), leaving=self.leaving == "delete"
         )
+
+    def _require_boolean(self, changes: FrameChanges, schema: TableSchema) -> None:
+        """Refuse a condition that is of another type.
+
+        Raises:
+            TransformError: names the condition, the table and the type.
+        """
+
+        def type_of(name: str) -> str:
+            field = changes.field(name, schema)
+            return "" if field is None else field.column.spark_type
+
+        kind = expression_type(self.condition, type_of)
+        if kind not in ("", "boolean", "void", "string"):
+            raise TransformError(
+                f"{self._what()}: the condition is a {kind} in {schema.full_name}, and true or false is wanted",
+                hint=f'Compare it with something, e.g. Filter("{self.condition} <> 0") or "IS NOT NULL".',
+                code="filter_not_boolean",
+            )
 
     def _what(self) -> str:
         return f"filter {self.condition!r}"
 
     def _fate(self, changes: FrameChanges, schema: TableSchema) -> str:
         """Return SQL of the fate of a table's rows."""
+        self._require_boolean(changes, schema)
         parsed, what = parse_expression(self.condition), self._what()
         judged = changes.judged(parsed, schema)
         crossing = Crossing(
@@ -119,7 +142,14 @@ class Filter(TableTransform):
         return fate(kept, lacks, crossing if self.leaving == "delete" else None)
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
-        """Return the changes: a filter changes no column."""
+        """Return the changes: a filter changes no column.
+
+        Raises:
+            TransformError: the condition is no boolean.
+        """
+        if isinstance(changes, FrameChanges):
+            for schema in selected(changes, self.tables):
+                self._require_boolean(changes, schema)
         return changes
 
     def wants(self) -> ColumnsWanted:

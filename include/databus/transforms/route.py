@@ -118,8 +118,10 @@ class Route(TableTransform):
         return changes
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
-        """Return the changes: a route changes no column."""
-        return changes
+        """Return the changes, with the columns noted whose values a route by value shows: it changes none."""
+        if self.by is None or not isinstance(changes, FrameChanges):
+            return changes
+        return self._choice.noted(changes)
 
     def route(self, table: str, route: str) -> str:
         """Return the same route that `transform` sets on the rows of a table by its name, before any row is read."""
@@ -182,11 +184,14 @@ class _RouteChoice(Choice):
 
     def applied(self, changes: FrameChanges) -> FrameChanges:
         """Return the changes with the places of their rows; see `Choice`."""
-        placed = super().applied(changes)
+        return self.noted(super().applied(changes))
+
+    def noted(self, changes: FrameChanges) -> FrameChanges:
+        """Return the changes with the columns noted whose values the route shows."""
         for schema in changes.tables:
             if self.means(schema):
-                placed = placed.with_told(schema, clear_of(changes, schema, self.judged(changes, schema)))
-        return placed
+                changes = changes.with_told(schema, clear_of(changes, schema, self.judged(changes, schema)))
+        return changes
 
     def value(self, changes: FrameChanges, schema: TableSchema, image: str) -> str:
         """Return SQL of an array of the route."""

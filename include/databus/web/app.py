@@ -22,7 +22,9 @@ Readable = Callable[..., Any]
 """A FastAPI dependency that gives the ids of the DAGs that who asks may see; refuses who may see none at all."""
 
 
-def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
+def create_app(
+    guard: Guard, readable: Readable, bundle: Path, operations: Callable[[FastAPI], None] | None = None
+) -> FastAPI:
     """Return the application.
 
     Every data route stands behind the guard: an application that Airflow mounts is open by default. The bundle is
@@ -32,6 +34,7 @@ def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
         guard: refuses a user without access to the DAG named in the path.
         readable: says which DAGs a user may see.
         bundle: folder of the built pages.
+        operations: adds the routes of operators (`databus.web.operations`), each behind its own guard.
     """
     from fastapi import APIRouter, Depends, FastAPI, HTTPException
     from fastapi.responses import FileResponse
@@ -39,7 +42,7 @@ def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
 
     from databus import __version__
     from databus.ops.flows.overview import flows_view
-    from databus.ops.runs.view import docs_page, run_view
+    from databus.ops.runs.view import docs_page, flow_of_run, run_view
 
     # The description of the routes would be open: it is left out.
     app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -65,20 +68,25 @@ def create_app(guard: Guard, readable: Readable, bundle: Path) -> FastAPI:
     def run(dag_id: str, run_id: str) -> dict[str, Any]:
         """Inputs and outputs of one run; 404 when nothing is recorded of it."""
         with recorded():
-            found = run_view(dag_id, run_id)
-        if found is None:
+            flow = flow_of_run(dag_id, run_id)
+            found = flow and run_view(flow, run_id)
+        if not found:
             raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
         return found
 
-    @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs")
+    @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs", response_class=FileResponse, response_model=None)
     def data_docs(dag_id: str, run_id: str) -> FileResponse:
         """The run's page of Data Docs; 404 when there is none."""
-        page = docs_page(dag_id, run_id)
+        with recorded():
+            flow = flow_of_run(dag_id, run_id)
+        page = docs_page(flow, run_id) if flow else None
         if page is None:
             raise HTTPException(404, {"code": "no_data_docs", "message": f"there are no Data Docs of run {run_id}"})
         return FileResponse(page, media_type="text/html", headers={"Content-Security-Policy": _APART})
 
     app.include_router(guarded)
+    if operations is not None:
+        operations(app)
     app.mount("/static", StaticFiles(directory=bundle, check_dir=False), name="static")
     return app
 

@@ -55,7 +55,7 @@ class Cluster:
             for process in psutil.Process(pid).children(recursive=True) if pid else []:
                 with suppress(psutil.NoSuchProcess):
                     parent = process.parent()
-                    if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
+                    if parent is not None and "worker_daemon" in " ".join(parent.cmdline()):
                         found.append(process.pid)
         return found
 

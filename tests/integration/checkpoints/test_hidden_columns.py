@@ -30,6 +30,11 @@ def test_hidden_columns_are_added_and_told_apart_by_flow(connect: Connect, raw: 
     kept.add(FLOW, RememberedHidden(beside={"shop._a_gho": {"x\0y"}}), RememberedHidden(shown={"shop.a": {"x"}}))
     more = {"renamed": {"shop.b": ["shop.a"]}, "beside": {"shop._a_gho": ["x\0y"]}}
     assert json.loads(raw.get(path)[0]) == {"v": 3, "tables": {"shop.a": ["x", "z"], "shop.b": ["y"]}, **more}
+    kept.of_sink("a/b").add(FLOW, RememberedHidden({"shop.a": {"own"}}))
+    assert connect().hidden_columns().of_sink("a/b").load(FLOW).tables == {"shop.a": {"own"}}
+    assert not connect().hidden_columns().of_sink("other").load(FLOW)
+    assert json.loads(raw.get(f"{path}@a%2Fb")[0])["tables"] == {"shop.a": ["own"]}
+    assert "own" not in connect().hidden_columns().load(FLOW).tables["shop.a"]
     raw.set(path, b'{"v":4,"tables":{}}')
     with pytest.raises(CheckpointFormatError, match="hidden columns of flow"):
         kept.load(FLOW)

@@ -129,10 +129,11 @@ def test_delays_under_a_snapshot_are_told_beside_those_before() -> None:
 def test_the_peak_of_a_process_is_that_of_the_block() -> None:
     import psutil
 
-    with peaks(lambda: [psutil.Process()]) as quiet:
-        pass
+    early = bytearray(256 << 20)
+    del early
     with peaks(lambda: [psutil.Process()]) as found:
+        before = psutil.Process().memory_info().rss / 2**20  # what earlier tests hold may shrink at any moment
         grown = bytearray(64 << 20)
         del grown
-    (before,), (during,) = quiet.values(), found.values()
-    assert during > before + 50
+    (during,) = found.values()
+    assert before + 50 < during < before + 200

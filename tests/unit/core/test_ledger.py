@@ -212,6 +212,17 @@ def test_two_sinks_may_take_different_rows_of_a_batch() -> None:
     assert ledger.sinks == {"kafka": SinkCounts(5), "search": SinkCounts(2, 1)}
 
 
+@pytest.mark.parametrize(("rows", "left_out"), [(3, 2), (5, 0), (3, 1), (3, 0), (4, 2)])
+def test_a_lone_sink_took_what_its_own_transforms_did_not_leave_out(rows: int, left_out: int) -> None:
+    took = {**receipt(1, rows), "outputs": {"": {"filtered": left_out}}}
+    log = moved([("commit", 3, 5, 0, 0, 0)])
+    log.entries[1] = replace(log.entries[1], receipts=(took,))
+    told = [each.problem for each in log.ledger().problems]
+    own = f", of which its own transforms leave {left_out} out" if left_out else ""
+    wrong = f"entry 2 (commit) sink kafka confirms {rows} rows, the counts hold 5 dispatched{own}"
+    assert told == ([] if rows + left_out == 5 else [wrong])
+
+
 def test_the_only_sink_that_goes_with_the_flow_need_not_take_all_of_a_batch() -> None:
     """Kafka takes no statements, nor rows of others' routes; the one that does stands behind, or was taken out."""
     both = (receipt(1, 2), receipt(1, 3, "search"))

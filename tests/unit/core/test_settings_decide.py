@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, HashPartition, Kafka, KafkaTopics, MysqlBinlog, SnapshotOptions
+from databus import (
+    Batching,
+    DropColumns,
+    Elasticsearch,
+    Flow,
+    HashPartition,
+    Kafka,
+    KafkaTopics,
+    MysqlBinlog,
+    SnapshotOptions,
+)
 from databus.core.flow_specs import SinkSpec, SourceSpec
 from databus.core.spec import Spec
 from databus.registry import kinds, spec_class
@@ -21,7 +31,7 @@ from databus.sinks.noop import Noop
 from databus.sources.mock.spec import Mock
 
 MOST = Kafka(conn_id="k")
-SINK = {"name": "other", "routes": ("x.*",)}
+SINK = {"name": "other", "routes": ("x.*",), "transforms": (DropColumns("a"),)}
 KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "compression": "zstd",
              "timeout": timedelta(seconds=5),
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
@@ -30,7 +40,7 @@ OF_MESSAGES = {"types": "debezium", "schemas": True, "topic_prefix": "x", "decim
                "registry_conn_id": "x", "transaction_topic": "x"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
               "ddl": True, "chunk_rows": 5, "profile": "at_least_once", **OF_MESSAGES}  # fmt: skip
-NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", *OF_MESSAGES}
+NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", "transforms", *OF_MESSAGES}
 CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     (
         MysqlBinlog(conn_id="m", tables=("shop.*",)),

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus import DropColumns, Filter, Hash, Kafka, Mask, NotNull, RenameColumns
+from databus import AddColumn, DropColumns, Filter, Hash, Kafka, Mask, NotNull, RenameColumns
 from databus.binlog.decoding.table_batch import TableBatch, TableEvent, Transactions
 from databus.core.flow_specs import TransformSpec
 from databus.core.state.plan import SinkPlan
@@ -100,6 +100,26 @@ def test_no_message_key_header_or_held_row_depends_on_a_hidden_value(
     assert one.records == other.records
     assert one.held == other.held
     assert one.counts == other.counts
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(deadline=None, max_examples=4)
+@given(CHANGES)
+def test_a_sinks_own_transforms_are_those_of_a_flow_of_its_own(
+    form: str, changes: list[tuple[Pair | None, Pair | None]]
+) -> None:
+    """Behind those of the flow, or all of them the sink's; what these hold back is the sink's."""
+    rows, behind = _side(changes, 0), [Hash("card"), Mask("n", keep_last=2), RenameColumns({"card": "the card"})]
+    wanted = made(rows, [FILTER, *behind], form)
+    after_filter, all_own = made(rows, [FILTER], form, own=behind), made(rows, [], form, own=[FILTER, *behind])
+
+    assert wanted.records == after_filter.records == all_own.records
+    plain = made(rows, [FILTER], form)  # what the flow holds is kept as the flow leaves it
+    assert after_filter.held == plain.held
+    assert [row.event_id for row in plain.held] == [row.event_id for row in wanted.held]
+    assert all_own.held == after_filter.refused == []
+    assert [replace(row, stage="check") for row in all_own.refused] == wanted.held
+    assert {row.stage for row in all_own.refused} <= {"kafka"}
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "iso"])
@@ -292,6 +312,22 @@ def test_a_key_keeps_its_own_form(day: Any) -> None:
 
     plain = {form: made(rows, [], form).records[0]["key"] for form in FORMS}
     assert keys == plain
+
+
+def test_a_computed_number_that_json_lacks_is_held_back_where_a_schema_has_no_place_for_it() -> None:
+    stored = table("shop.orders", {"id": "int", "v": "int"})
+    rows = batch(stored, [(None, {"id": 1, "v": 9}), ({"id": 2, "v": 3}, {"id": 2, "v": 0}), (None, {"id": 3, "v": 2})])
+    ratio = AddColumn(ratio="CAST(CASE WHEN v > 5 THEN 'NaN' WHEN v = 0 THEN 'Infinity' ELSE '0.5' END AS double)")
+    found = made(rows, [ratio], "json_schema")
+
+    assert [(row.cause, row.stage, row.key) for row in found.refused] == [
+        ("json_number(ratio)", "kafka", '{"id":1}'),
+        ("json_number(ratio)", "kafka", '{"id":2}'),
+    ]
+    assert '"ratio":"NaN"' in found.refused[0].payload
+    assert [json.loads(record["value"][5:])["after"] for record in found.records] == [{"id": 3, "v": 2, "ratio": 0.5}]
+    others = made(rows, [ratio], "avro"), made(rows, [ratio, DropColumns("ratio")], "json_schema")
+    assert [(len(each.records), each.refused) for each in others] == [(3, []), (3, [])]
 
 
 @dataclass(frozen=True)

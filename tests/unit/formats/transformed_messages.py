@@ -19,13 +19,13 @@ from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
-from databus.runtime.direct.lane import image_columns, is_direct
-from databus.runtime.direct.reasons import row_program
+from databus.runtime.direct.lane import SinkForm, is_direct
 from databus.runtime.direct.required import encoder_of, require_lane
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
 from databus.runtime.direct.task import DirectTask
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import seen_by
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.registered.descriptions import FORMATS, Description
 from databus.sinks.kafka.registered.encoder import encoder_of as registered_encoder
@@ -55,11 +55,13 @@ class Made:
         records: the writer's columns of each row, in order.
         held: rows that were held back.
         counts: what the task counted.
+        refused: rows that the sink's own transforms hold back.
     """
 
     records: list[dict[str, Any]] = field(default_factory=list)
     held: list[RejectedRow] = field(default_factory=list)
     counts: Mapping[str, int] = field(default_factory=dict)
+    refused: list[RejectedRow] = field(default_factory=list)
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Keep the rows, as a writer."""
@@ -84,15 +86,17 @@ def made(
     form: str,
     checks: Sequence[CheckSpec] = (),
     events: Sequence[TableEvent] = (),
+    own: Sequence[TransformSpec] = (),
 ) -> Made:
-    """Return what a direct task makes of a batch of one table, and of statements behind it."""
-    sink = Kafka(conn_id="k", **FORMS[form])
+    """Return what a direct task makes of a batch of one table, and of statements behind it; `own` are the sink's."""
+    sink = Kafka(conn_id="k", transforms=tuple(own), **FORMS[form])
     flow = Flow(name="f", source=Mock(rows=1), transforms=tuple(transforms), checks=tuple(checks), sinks=(sink,))
     planned = SourcePlan(plan(SinkPlan()).range, (batch.schema,), 3, 100)
+    view, of_sink = seen_by(flow, sink), SinkForm.of(flow, sink, planned)
     assert is_direct(flow, planned)
     require_lane(flow, planned)
     topic = f"cdc.{batch.schema.full_name}"
-    schemas = {batch.schema.schema_id: pinned(described(form, flow, batch.schema), topic)} if form in REGISTERED else {}
+    schemas = {batch.schema.schema_id: pinned(described(form, view, batch.schema), topic)} if form in REGISTERED else {}
     whole = plan(SinkPlan(partitions={topic: 3}, schemas=schemas))
     opened: Any = SimpleNamespace(
         encoder=lambda p: (
@@ -104,17 +108,18 @@ def made(
         flow,
         planned,
         (_OneBatch(batch, events),),
-        image_columns(flow, planned),
+        of_sink.columns,
         image_marks(flow, planned),
-        (Taker(("*",), frozenset("cudr" if form in REGISTERED else "cudrt")),),
+        (Taker(("*",), frozenset("cudr" if form in REGISTERED else "cudrt"), bool(own)),),
         0,
         True,
-        pickle.loads(pickle.dumps(encoder_of(opened, whole, flow, planned))),
+        pickle.loads(pickle.dumps(encoder_of(opened, whole, view, planned))),
         found,
-        program=row_program(flow, planned),
+        program=pickle.loads(pickle.dumps(of_sink.program)),
+        flow_form=of_sink.of_flow,
     )
     _, seen = task.write(0)
-    found.held, found.counts = seen.held, dict(seen.read)
+    found.held, found.counts, found.refused = seen.held, dict(seen.read), seen.refusals
     return found
 
 

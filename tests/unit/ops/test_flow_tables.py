@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ from databus.core.tables.wanted import TablesNow, wants_from_json, wants_to_json
 from databus.core.times import SystemClock
 from databus.ops.health.preflight import require_passed, require_tables
 from databus.ops.tables.compare import compare
-from databus.ops.tables.wants import wants_of
+from databus.ops.tables.wants import remembered_of, remembered_of_sinks, wants_of
 from databus.runtime.context import Services
 from databus.sources.kafka.rows import tables_of
 from databus.sources.mock.source import MockSource
@@ -181,6 +182,18 @@ def test_a_column_that_no_table_has_would_do_nothing_in_silence(transform: Any) 
     finding = only(flow(transform))
     assert (finding.level, finding.message) == (Level.ERROR, "no table of the flow has a column 'mail'")
     assert "Did you mean email?" in finding.hint
+
+
+def test_a_sink_of_tables_without_a_flows_column_is_no_fault_of_the_flow() -> None:
+    routed = {"conn_id": "k", "topic": "w", "name": "w", "routes": ("shop.customers",)}
+    hashed = Hash("email")
+    assert not wrong(flow(hashed, sinks=(TOPIC, Kafka(**routed, transforms=(Project("id", "phone"),)))))
+    finding = only(flow(hashed, sinks=(TOPIC, Kafka(**routed, transforms=(Mask("email"),)))))
+    assert (finding.subject, finding.code) == ("transform mask email", "column_unknown")
+    # A fault of the flow is told once, and brings none about behind it.
+    renamed = RenameColumns({"mail": "post"}, tables=("shop.customers",))
+    finding = only(flow(renamed, sinks=(TOPIC, Kafka(**routed, transforms=(Mask("post"),)))))
+    assert finding.message == "shop.customers has no column 'mail'"
 
 
 def test_a_column_has_the_name_that_the_transforms_before_gave_it() -> None:
@@ -529,6 +542,26 @@ def test_a_table_that_lost_a_hidden_column_is_told_before_a_batch_comes_to_its_r
     assert 'former=("shop.customers.email",)' in finding.hint
     mended = flow(DropColumns("email", former=("shop.customers.email",)))
     assert all(f.level is Level.OK for f in compare(mended, Told(lost), wants_of(mended), remembered).findings)
+
+
+def test_a_table_that_lost_a_column_that_a_sink_hides_is_told() -> None:
+    lost = Told(now(ORDERS, replace(CUSTOMERS, columns=CUSTOMERS.columns[:2])))
+    remembered = RememberedHidden({"shop.customers": {"email"}})
+    of_sinks = {"w": SimpleNamespace(load=lambda _: remembered)}
+    hides: Any = SimpleNamespace(load=lambda _: RememberedHidden(), of_sink=of_sinks.__getitem__)
+    asked: Any = SimpleNamespace(hidden_columns=hides)
+
+    def told(*routes: str, **former: Any) -> list[Finding]:
+        own = DropColumns("email", **former)
+        spec = flow(sinks=(TOPIC, Kafka(conn_id="k", topic="w", name="w", routes=routes, transforms=(own,))))
+        known = remembered_of(spec, asked), remembered_of_sinks(spec, asked)
+        findings = compare(spec, lost, wants_of(spec), *known).findings
+        return [f for f in findings if f.code == "hidden_column_gone"]
+
+    (finding,) = told("shop.*")
+    assert finding.level is Level.WARN
+    assert 'former=("shop.customers.email",)' in finding.hint
+    assert told("shop.*", former=("shop.customers.email",)) == told("shop.orders") == []
 
 
 def test_a_table_without_a_valid_name_of_an_index_is_told() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from databus.core.batches.counts import TableCounts
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.ops.ledger.quarantine import OwnBatch
+from databus.ops.ledger.sinks import _own_chain
 from databus.ops.ledger.verify import _own
 
 
@@ -53,3 +57,28 @@ def test_batches_of_sinks_alone_are_committed_or_in_flight_or_told_by_reports_of
     ]
     untrimmed = {"first": [], "second": [_entry(1, 12, 60, 65)]}
     assert _own(state, reports, [None, None], untrimmed) == [_own_batch(12, 60, 65)]
+
+
+@pytest.mark.parametrize(
+    ("alone", "agree"),
+    [
+        (TableCounts(100, 0, 0, 100), True),
+        (TableCounts(100, 0, 5, 95), True),  # its own transforms held back five, which no sibling's did
+        (TableCounts(100, 5, 0, 95), False),
+        (TableCounts(95, 0, 5, 90), False),
+    ],
+)
+def test_a_sink_that_was_behind_may_refuse_rows_that_its_siblings_took(alone: TableCounts, agree: bool) -> None:
+    def own(number: int, action: str, start: int, end: int, **facts: Any) -> Any:
+        return SimpleNamespace(**{**vars(_entry(number, number, start, end)), "action": action, "counts": {}, **facts})
+
+    flow = own(5, "commit", 40, 60, counts={"shop.orders": TableCounts(100, 0, 2, 98)})
+    entries = [
+        own(1, "detach", 40, 40),
+        own(2, "commit", 40, 60, counts={"shop.orders": alone}),
+        own(3, "join", 60, 60),
+    ]
+    state: Any = SimpleNamespace(entries=[flow])
+    _, problems = _own_chain(state, entries, None)
+    assert (problems == []) is agree
+    assert agree or problems[0].startswith(f"table shop.orders: alone it counts {alone} in (40, 60], the flow read 100")

@@ -19,8 +19,9 @@ from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurg
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 from databus.core.state.amendments import Amendment, SinkEffect
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.ops.backfill.run import _require_consent
 from databus.ops.checkpoint import targets
-from databus.ops.checkpoint.preview import look, passed_over
+from databus.ops.checkpoint.preview import _with_own_batches, look, passed_over
 from databus.ops.checkpoint.targets import Target, batches_back, resolve
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
@@ -110,6 +111,17 @@ def test_batches_back_follow_the_way_that_led_here() -> None:
     assert batches_back("f", AFTER_REWIND, SequenceOffset(15), 2) == SequenceOffset(0)
 
 
+UNDONE = history(
+    ("start", 0, 0), ("commit", 0, 10), ("commit", 10, 20), ("commit", 20, 30), ("rewind", 30, 20), ("restore", 20, 30)
+)
+"""A flow whose rewind was undone."""
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 20), (2, 10), (3, 0)])
+def test_a_rewind_that_was_undone_is_no_way(count: int, place: int) -> None:
+    assert batches_back("f", UNDONE, SequenceOffset(30), count) == SequenceOffset(place)
+
+
 @pytest.mark.parametrize("place", [35, 34])
 def test_more_than_the_history_holds_is_refused(place: int) -> None:
     with pytest.raises(ConfigError, match="4 batches back"):
@@ -122,6 +134,34 @@ def test_what_lies_between() -> None:
     assert (dict(passed.written), passed.outputs) == ({"kafka": 25}, {"kafka": ("cdc[5]", "cdc[3]")})
     assert not passed_over(PLAIN[:2], SequenceOffset(35), SequenceOffset(5)).complete
     assert passed_over(AFTER_REWIND, SequenceOffset(15), SequenceOffset(0)).rows == {"shop.orders": 15}
+
+
+def test_what_a_receipt_tells_of_no_output_is_no_output() -> None:
+    """Such as the rows that a sink's own transforms leave out, and a search sink's statements."""
+    left_out = [
+        replace(each, receipts=tuple({**r, "outputs": {"": {"filtered": 3}, **r["outputs"]}} for r in each.receipts))
+        for each in PLAIN
+    ]
+    moved = OffsetRange(SequenceOffset(12), SequenceOffset(35))
+    passed = passed_over(left_out, moved.end, moved.start)
+    assert passed.outputs == {"kafka": ("cdc[5]", "cdc[3]")}
+    alone = _with_own_batches(passed, {"kafka": left_out, "w": left_out[:1]}, moved)
+    assert alone.outputs == {"kafka": ("cdc[5]", "cdc[3]"), "w": ("cdc[5]",)}
+    asked: list[tuple[str, ...]] = []
+
+    def effect_of(outputs: tuple[str, ...], *, back: bool) -> SinkEffect:
+        asked.append(outputs)
+        return SinkEffect("kafka", "")
+
+    services: Any = SimpleNamespace(store=SimpleNamespace(history=lambda *_: left_out))
+    ends: Any = SimpleNamespace(sinks={"kafka": SimpleNamespace(effect_of=effect_of)})
+    _require_consent(
+        Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("s.t",)), sinks=(Noop(),)),
+        services,
+        ends,
+        SimpleNamespace(consents=False),
+    )  # type: ignore[arg-type]
+    assert [sorted(outputs) for outputs in asked] == [["cdc[2]", "cdc[3]", "cdc[5]"]]
 
 
 ON_WAY_OVER_SKIP = history(("start", 0, 0), ("commit", 0, 10), ("skip", 10, 15), ("commit", 15, 20), ("skip", 20, 30))

@@ -11,6 +11,7 @@ from databus.core.trace import Change
 from databus.ops.trace.batches import BatchFinder
 from databus.records import retention
 from databus.records import tables as t
+from databus.records.actions import ActionRequest, Actions
 from databus.records.ledger.reports import LedgerReports
 from databus.records.lineage.windows import WindowRun, WindowRuns
 from databus.records.provenance import Provenance
@@ -48,6 +49,8 @@ def test_old_results_go_and_what_proofs_rest_on_stays(store):
     window(store, "old", NOON)
     window(store, "old-untold", NOON, sent=False)
     window(store, "new", NOON + 10 * DAY)
+    for key, at in (("old", NOON), ("new", NOON + 10 * DAY)):
+        Actions(store).begin(ActionRequest(FLOW, key, "ada", "pause", {}), at)
     facts, had = LedgerReports(store).facts(FLOW), counts(store)
     kept = RecordRetention(store)
     surplus = kept.surplus(NOON + 5 * DAY)
@@ -56,6 +59,7 @@ def test_old_results_go_and_what_proofs_rest_on_stays(store):
         "databus_quality_results": 2,
         "databus_lineage_runs": 1,
         "databus_offset_map": 0,
+        "databus_actions": 1,
         "databus_runs": 1,
     }
     gone = kept.prune(NOON + 5 * DAY)

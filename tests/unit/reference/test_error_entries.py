@@ -15,6 +15,7 @@ from databus.core.errors import ConfigError
 from databus.core.errors.entries import (
     all_entries,
     checkpoint,
+    consumer,
     definition,
     environment,
     nearest,
@@ -36,7 +37,7 @@ def test_entries_are_those_of_the_codes_that_are_raised() -> None:
 
 
 def test_no_code_has_two_entries() -> None:
-    parts = (source, sink, checkpoint, definition, environment)
+    parts = (source, sink, checkpoint, definition, environment, consumer)
     assert sum(len(part.ENTRIES) for part in parts) == len(all_entries())
 
 
@@ -125,6 +126,10 @@ def test_doctor_names_the_codes_of_what_it_found(monkeypatch: pytest.MonkeyPatch
     found = CliRunner().invoke(app, ["doctor"], env=WIDTH)
     assert found.stderr.splitlines()[-1].startswith("more: databus explain ")
     assert "environment_java" in found.stderr
+    order = ("ok", "warn", "error")
+    levels = [line.split()[0] for line in found.stdout.splitlines() if line.startswith(order)]
+    assert levels == sorted(levels, key=order.index)
+    assert set(levels) > {"ok"}
 
 
 def test_an_error_in_a_log_leads_to_its_entry_and_page() -> None:

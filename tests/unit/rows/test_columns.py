@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from databus.rows.columns import views
+from databus.rows.columns import fixed, text, views
 
 TEXTS = ["x", "", "Заказ", None, "y" * 300]
 
@@ -31,3 +31,17 @@ def test_views_copy_nothing() -> None:
     assert second is not None
     assert first.address == column.buffers()[2].address
     assert second.address == first.address + 3
+
+
+@pytest.mark.parametrize("values", [TEXTS, [1, None, 3]], ids=["texts", "numbers"])
+def test_a_column_that_came_from_another_process_is_seen_as_one_made_here(values: list[object]) -> None:
+    """Kernels are compiled for each kind of array: one that may be written to is another kind."""
+    made = pa.record_batch({"c": values})
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, made.schema) as writer:
+        writer.write(made)
+    sent = pa.ipc.open_stream(stream.getvalue()).read_next_batch()
+    for batch in (made, sent, sent.slice(1)):
+        column = batch["c"]
+        arrays = text(column) if pa.types.is_string(column.type) else (fixed(column, "int64"),)
+        assert [array.flags.writeable for array in arrays] == [False] * len(arrays)

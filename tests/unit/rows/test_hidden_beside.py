@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from databus import DropColumns, Mask, Project, RenameColumns
+from databus import DropColumns, Flow, Mask, Memory, Mock, Project, RenameColumns
 from databus.core.errors import TransformError
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
-from databus.rows.frames.hidden_loss import HiddenLoss
+from databus.rows.frames.hidden_loss import HiddenLoss, in_clear
+from databus.runtime.tables.sink_views import seen_by
 from databus.testing.table_batches import table
 
 USERS, GHOST, DONE = "shop.users", "shop._users_gho", "shop._users_del"
@@ -171,3 +172,52 @@ def test_columns_that_transforms_rename_are_watched_by_their_own_names() -> None
     known = after(ranges[0], specs=specs, known=RememberedHidden({USERS: {"d"}}))
     with pytest.raises(TransformError, match="the name note"):
         after(ranges[1], specs=specs, known=known)
+
+
+ORDERS, PEOPLE, BAK = "shop.orders", "shop.people", "shop.orders_bak"
+OURS = Statements((ORDERS, PEOPLE, BAK))
+MAIL = (("email", "mail"),)
+
+
+def of_a_sink(*own: Any) -> Any:
+    """Return the transforms as a sink has them that takes one of the flow's tables."""
+    sink = Memory(routes=(ORDERS,), transforms=own)
+    return seen_by(Flow(name="f", source=Mock(tables=(ORDERS, PEOPLE, BAK), rows=1), sinks=(sink,)), sink).transforms
+
+
+@pytest.mark.parametrize("spec", [DropColumns("email"), Mask("email"), RenameColumns({"email": "e"})])
+def test_a_column_of_a_table_that_a_sink_does_not_take_may_be_renamed(spec: Any) -> None:
+    specs, known = of_a_sink(spec), RememberedHidden({ORDERS: {"email"}, PEOPLE: {"email"}})
+    people = table(PEOPLE, {"id": "int", "mail": "text"})
+    moved = after(OURS.range(OURS.alters(PEOPLE, MAIL), tables=(people,)), specs=specs, known=known)
+    assert moved.tables == known.tables
+    with pytest.raises(TransformError, match=r"in shop\.orders a statement"):
+        after(OURS.range(OURS.alters(ORDERS, MAIL)), specs=of_a_sink(Mask("email")))
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_table_that_takes_the_name_of_one_that_a_sink_takes_is_judged_then(at_once: bool) -> None:
+    specs, known = of_a_sink(DropColumns("email")), RememberedHidden({ORDERS: {"email"}})
+    alters, takes = OURS.alters(PEOPLE, MAIL), OURS.renames(ORDERS, BAK, PEOPLE, ORDERS)
+    ranges = [OURS.range(alters, *takes)] if at_once else [OURS.range(alters), OURS.range(*takes)]
+    with pytest.raises(TransformError, match=r"in shop\.orders a statement of the log gives email"):
+        after(*ranges, specs=specs, known=known)
+    assert after(*ranges, specs=of_a_sink(DropColumns("email", "mail")), known=known).tables[ORDERS] >= {"mail"}
+
+
+def test_a_table_whose_new_name_a_sink_does_not_take_shows_it_nothing() -> None:
+    specs, known = of_a_sink(DropColumns("email")), RememberedHidden({ORDERS: {"email"}})
+    bak = table(BAK, {"id": "int", "email": "text"}, schema_id=1)
+    away = OURS.range(*OURS.renames(ORDERS, BAK), tables=(bak,))
+    moved = after(away, OURS.range(OURS.alters(BAK, MAIL)), specs=specs, known=known)
+    with pytest.raises(TransformError, match=r"in shop\.orders a statement of the log gives email"):
+        after(OURS.range(*OURS.renames(BAK, ORDERS)), specs=specs, known=moved)
+
+
+def test_rows_that_a_sink_does_not_take_are_not_shown_to_it() -> None:
+    known = RememberedHidden({ORDERS: {"email"}, PEOPLE: {"email"}})
+    tables = tuple(table(name, {"id": "int", "email": "text"}, schema_id=n) for n, name in enumerate((ORDERS, PEOPLE)))
+    changes: Any = FrameChanges(None, tables, {s.schema_id: fields_of(s) for s in tables}, hidden=Hidden())
+    for spec in of_a_sink(DropColumns("mail")):
+        changes = spec.columns_after(changes)
+    assert [(schema.full_name, name) for schema, name, _ in in_clear(changes, known)] == [(ORDERS, "email")]

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus import Filter, Flow, Kafka, Mask, Mock, NotNull
+from databus import Filter, Flow, Kafka, Mask, Mock, NotNull, RenameColumns
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import ConfigError, ReconciliationError
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
@@ -23,6 +23,7 @@ from databus.runtime.direct.lane import image_columns
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import image_marks
 from databus.runtime.direct.row_counts import Taker
+from databus.runtime.tables.sink_views import seen_by
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sources.split_rows import SplitRows
 from databus.testing.table_batches import batch, table, transactions
@@ -81,7 +82,13 @@ def session_of(flow: Flow, lost: int = 0) -> Any:
     next(iter(sinks.values())).lost = lost
     slots = SimpleNamespace(run=lambda task, n: [task.write(slot) for slot in range(n)])
     source = SimpleNamespace(splits=lambda *_: [Rows()])
-    return SimpleNamespace(flow=flow, sinks=sinks, every_sink=sinks, slots=slots, source=source, hidden=None)
+    session = SimpleNamespace(flow=flow, sinks=sinks, every_sink=sinks, slots=slots, source=source, hidden=None)
+    session.sink_views = lambda: {
+        spec.sink_name: SimpleNamespace(**{**vars(session), "flow": seen_by(flow, spec)})
+        for spec in flow.sinks
+        if spec.transforms
+    }
+    return session
 
 
 def replayed(numbers: Iterable[int], lost: int = 0, flow: Flow = FLOW, **stages: str) -> tuple[Any, Any]:
@@ -91,6 +98,18 @@ def replayed(numbers: Iterable[int], lost: int = 0, flow: Flow = FLOW, **stages:
     source = SourcePlan(own.range, (T,), 5, 100)
     wanted = {ids()[number]: stages.get(f"row{number}", "check") for number in numbers}
     return replay_decoded(session, own, source, wanted), session.sinks
+
+
+def test_a_sinks_own_transforms_decide_what_it_is_sent() -> None:
+    """Row 1 passes the sink's filter, row 5 is a delete that its own transforms leave out: nothing lacks it then."""
+    first, second = FLOW.sinks
+    own = (Filter("_op <> 'd'"), RenameColumns({"note": "remark"}))
+    flow = FLOW.model_copy(update={"sinks": (first.model_copy(update={"transforms": own}), second)})
+    outcome, sinks = replayed((1, 2, 3, 5), flow=flow)
+
+    assert [(m["op"], sorted(m["after"])) for m in sinks["kafka"].written] == [("c", ["card", "id", "remark", "v"])]
+    assert outcome.taken["kafka"] == {ids()[1], ids()[3]}
+    assert outcome.state[ids()[5]] == "dispatched"
 
 
 def ids() -> dict[int, str]:

@@ -47,6 +47,10 @@ class Kept:
     def __init__(self, **tables: set[str]) -> None:
         self.hidden = RememberedHidden({f"shop.{name}": frozenset(names) for name, names in tables.items()})
         self.away, self.asked = False, 0
+        self.sinks: dict[str, Kept] = {}
+
+    def of_sink(self, sink: str) -> Kept:
+        return self.sinks.setdefault(sink, Kept())
 
     def load(self, flow: str) -> RememberedHidden:
         self._ask(flow)
@@ -72,7 +76,12 @@ def opened(flow: Flow, kept: Kept) -> FlowSession:
 
 
 def moved(
-    kept: Kept, column: str, *transforms: Any, view: dict[str, Any] | None = None, until: int | None = None
+    kept: Kept,
+    column: str,
+    *transforms: Any,
+    view: dict[str, Any] | None = None,
+    until: int | None = None,
+    own: tuple[Any, ...] = (),
 ) -> list[dict[str, Any]]:
     """Move one batch, of two transactions, of a table with one column beside its key.
 
@@ -82,10 +91,12 @@ def moved(
         transforms: of the flow.
         view: what the session is besides.
         until: where the flow stood before it was set back.
+        own: transforms of its sink; another sink has none then.
     """
     clear("hidden")
     source = Mock(rows=4, rows_per_transaction=2, columns={column: "varchar"})
-    flow = Flow(name="hides", source=source, transforms=transforms, sinks=(Memory(store="hidden"),))
+    sinks = Memory(store="hidden", transforms=own), Memory(name="plain", store="plain")
+    flow = Flow(name="hides", source=source, transforms=transforms, sinks=sinks if own else sinks[:1])
     with opened(flow, kept) as session:
         for name, value in (view or {}).items():
             setattr(session, name, value)
@@ -106,6 +117,19 @@ def test_nothing_is_dispatched_of_a_table_that_lost_a_hidden_column() -> None:
     assert records("hidden") == []
     assert moved(kept, "card_no", DropColumns("card_no", former=("card_number",)))
     assert kept.hidden.tables == {"shop.orders": {"card_number", "card_no"}}
+
+
+def test_what_one_sink_hides_is_remembered_for_that_sink() -> None:
+    kept = Kept()
+    assert moved(kept, "card_number", own=(DropColumns("card_number"),))
+    assert kept.hidden.tables == {}
+    assert kept.sinks["memory"].hidden.tables == {"shop.orders": {"card_number"}}
+    with pytest.raises(TransformError) as told:
+        moved(kept, "card_no", own=(DropColumns("card_number"),))
+    assert told.value.code == "hidden_column_gone"
+    assert records("hidden") == []
+    assert moved(kept, "card_no", own=(DropColumns("card_no", former=("card_number",)),))
+    assert kept.sinks["memory"].hidden.tables == {"shop.orders": {"card_number", "card_no"}}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ START = BinlogOffset("mysql-bin.000001", 500)
 def moved(end: BinlogOffset, log_bytes: int) -> Any:
     flow = Flow(name="idle", source=Mock(rows=1), sinks=(Noop(),), checks=(Volume(minimum_rows=1, severity="fail"),))
     planned = SourcePlan(OffsetRange(START, end), (), 0, log_bytes)
-    session: Any = SimpleNamespace(flow=flow, sinks={})
+    session: Any = SimpleNamespace(flow=flow, sinks={}, sink_views=dict)
     batch: Any = SimpleNamespace(source=planned, plan=SimpleNamespace(clock=datetime.now(UTC), sinks={}))
     return _move_nothing(session, batch, StageTimes())
 

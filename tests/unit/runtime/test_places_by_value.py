@@ -142,7 +142,7 @@ def test_a_key_that_a_mask_behind_hides_stands_in_clear() -> None:
             changes = spec.columns_after(changes)
         return [found[1:] for found in computed_in_clear(changes, hidden)]
 
-    assert told(KeyBy("region"), Mask("region")) == [("", "region")]
+    assert told(KeyBy("region"), Mask("region")) == [("the records' key", "region")]
     assert told(Mask("region"), KeyBy("region")) == []
 
 

@@ -269,7 +269,7 @@ class OwnHash(Hash):
     [
         ((Filter("v > 5"), Mask("w")), "direct"),
         ((Filter("xpath_boolean(w, 'a')"),), "Spark, because filter \"xpath_boolean(w, 'a')\": "),
-        ((Filter("id"),), "Spark, because filter 'id': a condition of type int is not compiled"),
+        ((Filter("cos(id) > 0"),), "Spark, because filter 'cos(id) > 0': the function cos is not compiled"),
         ((Hash("f"),), "Spark, because the new value of f: "),
         ((OwnFilter("v > 5"),), "Spark, because transform filter v > 5 is applied by Spark alone"),
         ((OwnFate("v > 5"),), "Spark, because transform filter v > 5 is applied by Spark alone"),
@@ -316,7 +316,7 @@ def test_what_does_not_compile_takes_its_own_tables_through_spark() -> None:
     apart = frozenset({"shop.b"})
     expected: list[tuple[tuple[TransformSpec, ...], frozenset[str] | None]] = [
         ((Filter("id > 1"),), frozenset()),
-        ((Filter("id", tables=("shop.b",)),), apart),
+        ((Filter("cos(id) > 0", tables=("shop.b",)),), apart),
         ((OwnFilter("v > 5", tables=("shop.b",)), Filter("id > 1")), apart),
         ((OwnFilter("v > 5", tables=("shop.x",)),), frozenset()),
         ((OwnFilter("v > 5", tables=("shop.*",)),), None),
@@ -329,7 +329,7 @@ def test_what_does_not_compile_takes_its_own_tables_through_spark() -> None:
     assert spark_tables(checked, plan, none) == apart
     assert spark_tables(flow_of(checks=(NotNull("v", severity="fail"),)), plan, none) is None
 
-    flow = flow_of(Filter("id", tables=("shop.b",)), Mask("v", tables=("shop.a",)))
+    flow = flow_of(Filter("cos(id) > 0", tables=("shop.b",)), Mask("v", tables=("shop.a",)))
     program = row_program(flow, plan, apart)
     assert program is not None
     assert set(program.tables) == {0}

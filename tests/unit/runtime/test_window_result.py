@@ -117,6 +117,7 @@ def test_the_report_of_a_committed_batch_tells_what_it_passed_over(monkeypatch: 
     session: Any = SimpleNamespace(
         flow=FLOW, sinks={}, split=(), slots=None, hidden=None, snapshots=None, recorder=nothing, source=nothing,
         column_lineage=nothing, identity=SimpleNamespace(run_id="local", run_url="", code_version="1"),
+        sink_views=dict, memories=dict, definition={},
     )  # fmt: skip
     monkeypatch.setattr(batch, "next_plan", lambda *_, **__: left)
     monkeypatch.setattr(batch, "commit", lambda *_: window().checkpoint)

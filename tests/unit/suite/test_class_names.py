@@ -9,6 +9,8 @@ from functools import cache
 from tests.suite.steady import ROOT
 
 _TWICE = {
+    "Change": "the consumer's is a public name; the one of traces is what a search finds",
+    "Changes": "the consumer's is a public name; the one of splits is what a lane writes",
     "Elasticsearch": "the sink is a public name; the sandbox's server is called as the program is",
     "Kafka": "the sink is a public name; the sandbox's server is called as the program is",
     "Split": "the transform is a public name, as others call it; the split of a source is what Spark calls its input",
@@ -24,6 +26,9 @@ _SAY_NOTHING = frozenset(
     }
 )  # fmt: skip
 """Participles that tell what was done and not to what."""
+
+_PUBLIC = frozenset({"Seen"})
+"""Public name of the consumer, as people call what they have seen."""
 
 
 @cache
@@ -47,4 +52,4 @@ def test_exceptions_are_still_some() -> None:
 
 
 def test_names_are_nouns() -> None:
-    assert {name: places for name, places in classes().items() if name.lstrip("_") in _SAY_NOTHING} == {}
+    assert {name: places for name, places in classes().items() if name.lstrip("_") in _SAY_NOTHING - _PUBLIC} == {}

@@ -17,6 +17,7 @@ from databus.cli.main import Commands
 from databus.core.positions.offset_kinds import KINDS
 from databus.registry import GROUPS, PARTS
 from databus.runtime.live import worker
+from databus.runtime.spark import worker_daemon
 from tests.suite import clients
 from tests.suite.steady import ROOT
 
@@ -25,6 +26,8 @@ MOST = 25
 
 _TARGET = re.compile(r"\w+(?:\.\w+)+(?::\w+)?")
 _DOTTED = re.compile(r"databus(?:\.\w+)+")
+_BEGINS = re.compile(r"""["'}]databus\.\w""")
+"""What stands in a file where a text begins so, also behind a value in an f-string."""
 _ENTRY = re.compile(r'^\w+ = "(databus[\w.]*:\w+)"$', re.MULTILINE)
 
 _STORED = (
@@ -50,6 +53,7 @@ def _tables() -> dict[str, tuple[str, ...]]:
         "cli/main.py": tuple(Commands.places.values()),
         "airflow/preload.py": (*preload._MODULES, *preload._OF_TASKS),
         "runtime/live/worker.py": tuple(worker._NEEDED),
+        "runtime/spark/worker_daemon.py": worker_daemon.NEEDED,
         "tests/faults/zygote.py": _constant(ROOT / "tests" / "faults" / "zygote.py", "_IMPORTS"),
         "tests/suite/clients.py": tuple(f"{module}:{name}" for module, name in clients._KEPT.items()),
         "pyproject.toml": tuple(_ENTRY.findall((ROOT / "pyproject.toml").read_text())),
@@ -73,7 +77,7 @@ def test_what_tables_name_is_there(table: str) -> None:
     assert TABLES[table]
     for target in TABLES[table]:
         module, _, name = target.partition(":")
-        assert _TARGET.fullmatch(target) or module in ("opensearchpy", "pymysql")
+        assert _TARGET.fullmatch(target) or module in ("opensearchpy", "pandas", "pymysql")
         if not module.startswith(("databus.", "tests.")):
             assert importlib.util.find_spec(module.partition(".")[0]) is not None, target
             continue
@@ -85,7 +89,8 @@ def test_dotted_names_in_the_code_are_there() -> None:
     wrong = []
     for folder in ("include/databus", "tests", "jobs", "plugins", "dags"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            text = path.read_text()
+            for node in ast.walk(ast.parse(text)) if _BEGINS.search(text) else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
                     wrong += [f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"] * (not _is_there(node.value))
     assert wrong == []

@@ -7,12 +7,12 @@ from tests.suite.steady import ROOT
 SMALL = 50
 """Lines; a file with fewer is small."""
 
-MOST = 60
-"""Small files, `__init__` not counted; migrations and modules at former places are among them."""
+MOST = 56
+"""Small files; `__init__` and migrations are not counted (Alembic wants one each), modules at former places are."""
 
 
 def test_small_files_are_few() -> None:
     package = ROOT / "include" / "databus"
-    files = (path for path in package.rglob("*.py") if path.name != "__init__.py")
+    files = (p for p in package.rglob("*.py") if p.name != "__init__.py" and p.parent.name != "versions")
     small = sorted(str(path.relative_to(package)) for path in files if len(path.read_text().splitlines()) < SMALL)
     assert len(small) <= MOST, "fold one of them into its only importer:\n" + "\n".join(small)

@@ -174,7 +174,7 @@ def test_a_column_that_is_kept_shows_what_a_mask_behind_hides() -> None:
     changes: Any = FrameChanges(None, (ORDERS,), {0: fields_of(ORDERS)}, hidden=hidden)
     for spec in (Project("id", "email"), AddColumn(plain="upper(email)"), Mask("email")):
         changes = spec.columns_after(changes)
-    assert [found[1:] for found in computed_in_clear(changes, hidden)] == [("plain", "email")]
+    assert [found[1:] for found in computed_in_clear(changes, hidden)] == [("column plain", "email")]
 
 
 def test_a_key_column_is_not_cut() -> None:

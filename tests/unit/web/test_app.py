@@ -73,6 +73,24 @@ def test_a_run_that_took_chunks_along_shows_how_far_the_snapshot_was(client: Tes
     assert shown["text"].startswith("snapshot 1: 0 of 2 tables, 4 of about 15 rows, ")
 
 
+def test_a_run_is_of_the_flow_that_its_dag_runs_whatever_its_name(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABUS_DATA_DOCS", str(tmp_path / "docs"))
+    page = DataDocs(tmp_path / "docs").page("orders", "r7")
+    page.parent.mkdir(parents=True)
+    page.write_text("values")
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        found = replace(report(1, "r7", flow="orders"), run_url="http://airflow/dags/orders_of_shop/runs/r7")
+        recorder.record(replace(found, definition={"name": "orders"}))
+    mine, other = RUN.replace("orders_to_kafka/runs/r1", "orders_of_shop/runs/r7"), "/api/v1/dags/orders/runs/r7"
+    assert client.get(mine).raise_for_status().json()["flow"] == "orders"
+    assert client.get(f"{mine}/data-docs").raise_for_status().text == "values"
+    for path in (other, f"{other}/data-docs"):  # a DAG of another team, which has the flow's name
+        assert client.get(path).status_code == 404, path
+    assert client.get(RUN).raise_for_status().json()["flow"] == "orders_to_kafka"  # from before DAGs were recorded
+
+
 def test_a_run_of_a_backfill_shows_the_batches_of_its_pieces(client: TestClient, tmp_path: Path) -> None:
     pieces = [f"orders_to_kafka.backfill-missing-0123456789ab-{number}" for number in range(2)]
     with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:

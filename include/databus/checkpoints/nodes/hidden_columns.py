@@ -35,9 +35,14 @@ class _Page:
 class ZooKeeperHiddenColumns:
     """Implements `databus.core.tables.hidden_columns.HiddenColumns`."""
 
-    def __init__(self, session: ZooKeeperSession, layout: Layout):
+    def __init__(self, session: ZooKeeperSession, layout: Layout, sink: str = ""):
         self._session = session
         self._layout = layout
+        self._sink = sink
+
+    def of_sink(self, sink: str) -> ZooKeeperHiddenColumns:
+        """Return what remembers it of a flow's sink that has transforms of its own, beside the flow's."""
+        return ZooKeeperHiddenColumns(self._session, self._layout, sink)
 
     def load(self, flow: str) -> RememberedHidden:
         """Return what was added so far, and not taken back. Raises CheckpointError."""
@@ -76,7 +81,7 @@ class ZooKeeperHiddenColumns:
         part = next(_parts(found.without(_together(pages))), None)
         if part is None:
             return None
-        paths = self._layout.flow(flow)
+        paths = self._layout.flow(flow).of_sink(self._sink)
         if not pages:
             self._session.ensure(paths.root)
             return create(paths.hidden_columns, encode(part.to_json()))
@@ -87,7 +92,7 @@ class ZooKeeperHiddenColumns:
 
     def _look(self, flow: str) -> list[_Page]:
         """Return all pages there are, the newest one last; the node itself is the first."""
-        paths = self._layout.flow(flow)
+        paths = self._layout.flow(flow).of_sink(self._sink)
         first = self._session.read(paths.hidden_columns, sync=True)[0]
         if first is None:
             return []

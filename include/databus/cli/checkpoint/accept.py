@@ -78,17 +78,5 @@ def adopt(
             found = adoption.execute(spec, services, who, reason, allow_repeats=allow_repeats)
         else:
             found = adoption.preview(spec, services, allow_repeats=allow_repeats)
-    before = found.before
-    show_one(
-        {
-            "flow": flow,
-            "from": f"batch {before.batch}, {before.offset}" if before else "nothing committed",
-            "to": f"batch {found.batch}, {found.offset}",
-            "sinks_behind": {name: f"batch {own.batch}, {own.offset}" for name, own in found.behind.items()} or None,
-            "needed": found.needed,
-            "repeated": [*found.repeated, *(text for own in found.behind.values() for text in own.repeated)] or None,
-            "done": execute,
-            "note": None if execute else "a preview: nothing was changed; --execute does it",
-        },
-        output,
-    )
+    note = None if execute else "a preview: nothing was changed; --execute does it"
+    show_one({**found.to_json(), "done": execute, "note": note}, output)

@@ -10,7 +10,6 @@ from databus.cli.checkpoint import accept
 from databus.cli.checkpoint import amend as amending
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
-from databus.core.positions.gaps import OPEN
 from databus.ops.checkpoint import show as checkpoints
 
 app = typer.Typer(help="Show, pause, rewind, skip or restore a flow's checkpoint.", no_args_is_help=True)
@@ -21,35 +20,11 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     """Show the committed checkpoint, the batch in flight, lagging sinks."""
     with opened(flow, dags, records=False) as (spec, services):
         view = checkpoints.show(spec, services)
-    if view.checkpoint is None:
-        show_one({"flow": flow, "checkpoint": None, "note": "the flow has not run yet"}, output)
-        return
-    committed = view.checkpoint
-    show_one(
-        {
-            "flow": flow,
-            "offset": committed.offset.to_json() if output is not Format.TABLE else str(committed.offset),
-            "gtids": getattr(committed.offset, "gtids", "") or None,
-            "batch": committed.batch,
-            "epoch": committed.epoch,
-            "run": committed.run_id,
-            "watermark": committed.watermark.isoformat() if committed.watermark else None,
-            "updated_at": committed.updated_at.isoformat(),
-            "last_counts": {table: c.figures for table, c in committed.counts.items()},
-            "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
-            "paused": str(view.paused) if view.paused else None,
-            **({"snapshot": view.snapshot.text} if view.snapshot else {}),
-            "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],
-            "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in view.behind.items()},
-            "pace": dict(committed.pace) or None,
-            "outputs": {
-                sink: dict(known) if output is not Format.TABLE else len(known)
-                for sink, known in committed.output_ids.items()
-            }
-            or None,
-        },
-        output,
-    )
+    facts = view.to_json()
+    if output is Format.TABLE and view.checkpoint is not None:
+        outputs = {sink: len(known) for sink, known in view.checkpoint.output_ids.items()}
+        facts |= {"offset": str(view.checkpoint.offset), "outputs": outputs or None}
+    show_one(facts, output)
 
 
 @app.command()

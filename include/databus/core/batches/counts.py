@@ -15,39 +15,48 @@ STATEMENTS = "(statements)"
 APPLIED = "statements"
 """Fact under "" in the outputs of a receipt: how many of its `rows` are statements, which became no document."""
 
+LEFT_OUT = "filtered"
+"""Fact beside it: how many rows the sink's own transforms left out; they are in no other count of the sink."""
+
 COUNTS = Form("counts", "read filtered quarantined dispatched", "superseded snapshot", part=True)
 
 
 @dataclass(frozen=True)
 class SinkCounts:
-    """Rows at one sink, whatever the others made of them; all three together are what it was given.
+    """Rows at one sink, whatever the others made of them; together they are what it was given.
 
     Attributes:
         dispatched: rows that it confirmed.
-        rejected: rows that it refused; they are in quarantine.
+        rejected: rows that it refused, or that its own transforms hold back; they are in quarantine.
         statements: TRUNCATEs and DDL that it took and that became no document; 0 for sinks to which they are records
             as others, and in what was written before they were distinguished: there they count as dispatched.
+        filtered: rows that its own transforms left out.
     """
 
     dispatched: int = 0
     rejected: int = 0
     statements: int = 0
+    filtered: int = 0
 
     @classmethod
     def of(cls, rows: Mapping[str, int], rejected: int, outputs: Mapping[str, Mapping[str, Any]]) -> SinkCounts:
         """Count what a receipt confirms: its rows by table, the number it refused, its outputs."""
-        statements = int(outputs.get("", {}).get(APPLIED, 0))
-        return cls(sum(rows.values()) - statements, rejected, statements)
+        statements, filtered = (int(outputs.get("", {}).get(fact, 0)) for fact in (APPLIED, LEFT_OUT))
+        return cls(sum(rows.values()) - statements, rejected, statements, filtered)
 
     def plus(self, other: SinkCounts) -> SinkCounts:
         """Return the sum."""
         return SinkCounts(
-            self.dispatched + other.dispatched, self.rejected + other.rejected, self.statements + other.statements
+            self.dispatched + other.dispatched,
+            self.rejected + other.rejected,
+            self.statements + other.statements,
+            self.filtered + other.filtered,
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return plain JSON; without statements where there were none."""
-        applied = {"statements": self.statements} if self.statements else {}
+        """Return plain JSON; statements and rows left out where there were any."""
+        others = {"statements": self.statements, "filtered": self.filtered}
+        applied = {name: rows for name, rows in others.items() if rows}
         return {"dispatched": self.dispatched, "rejected": self.rejected, **applied}
 
 
@@ -57,6 +66,7 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
         f"{name} took {counts.dispatched}"
         + (f" besides {counts.statements} statements" if counts.statements else "")
         + (f" and refused {counts.rejected}" if counts.rejected else "")
+        + (f" (its own transforms left {counts.filtered} out)" if counts.filtered else "")
         for name, counts in sorted(sinks.items())
     )
 

@@ -43,8 +43,9 @@ class WriteReceipt:
         batch: batch number.
         written: records written to the sink, not rows: a delete and its tombstone are two.
         rows: rows dispatched by table.
-        rejected: rows the sink refused for good.
-        outputs: per output ("topic[partition]" or index) JSON facts: first and last offset, counts by outcome.
+        rejected: rows the sink refused for good, or its own transforms hold back.
+        outputs: per output ("topic[partition]" or index) JSON facts: first and last offset, counts by outcome; "" has
+            what is told of no output, such as rows that the sink's own transforms leave out.
         duplicate: the marker showed that an earlier attempt had already written this batch; nothing was written now.
         vanished: rows that an earlier attempt of the batch had written (or rejected) and that the source's log did not
             hold any more at the last one. `written` and `outputs` count their records, `rows` does not.
@@ -73,3 +74,8 @@ class WriteReceipt:
             "duplicate": self.duplicate,
             **({"vanished": self.vanished} if self.vanished else {}),
         }
+
+
+def outputs_told(receipt: Mapping[str, Any]) -> dict[str, None]:
+    """Return the outputs that a receipt's JSON names, without what it tells of none."""
+    return {name: None for name in receipt.get("outputs", {}) if name}

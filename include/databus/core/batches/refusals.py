@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from databus.core.amounts import counted
-from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.sink import RecordRejectedError
 
 MOST_CAUSES = 3
@@ -60,6 +60,16 @@ def cause_class(cause: str) -> str:
     words = kind[0] if kind else "refused"
     found = next((match[0] for detail in _DETAILS if (match := detail.search(cause))), "")
     return f"{words[:60]}: {found}"[:_LONGEST] if found else words[:60]
+
+
+def kind_of_cause(stage: str, cause: str) -> str:
+    """Return the kind by which held rows are grouped and told: the names of violated checks, or a sink's `cause_class`.
+
+    Args:
+        stage: "check", or the name of a sink.
+        cause: as it is held.
+    """
+    return cause if stage == CHECK else cause_class(cause)
 
 
 def refusals(receipts: Iterable[WriteReceipt]) -> list[Refusals]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
@@ -66,6 +67,7 @@ class BatchReport:
         columns: what the outputs' fields are made of.
         lost: what the batch passed over unread, because it is gone.
         through_spark: tables with rows that went through Spark; those of the others were direct.
+        definition: the flow that moved it, as `Flow.shown`; empty where it is not known.
     """
 
     plan: Plan
@@ -86,6 +88,7 @@ class BatchReport:
     columns: tuple[TableLineage, ...] = ()
     lost: LostRange | None = None
     through_spark: tuple[str, ...] = ()
+    definition: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

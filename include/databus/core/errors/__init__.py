@@ -9,12 +9,14 @@ from databus.core.errors.batch import (
     TransformError,
 )
 from databus.core.errors.checkpoint import (
+    ActionOpenError,
     BackfillIncompleteError,
     BackfillOpenError,
     BackfillWaitsError,
     CheckpointConflictError,
     CheckpointError,
     CheckpointFormatError,
+    CheckpointMovedError,
     CheckpointTooLargeError,
     CheckpointUnavailableError,
     FlowPausedError,
@@ -37,6 +39,16 @@ from databus.core.errors.config import (
     ServerUnknownError,
     SnapshotConditionError,
     UnknownKindError,
+)
+from databus.core.errors.consumer import (
+    ConsumerError,
+    MessageFormatError,
+    PlaceGoneError,
+    RowTypeError,
+    SpillFullError,
+    StoredPlaceBusyError,
+    StoredPlaceError,
+    StoredPlaceMovedError,
 )
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import (
@@ -84,6 +96,7 @@ from databus.core.errors.source import (
 )
 
 __all__ = [
+    "ActionOpenError",
     "AlertingError",
     "BackfillFutureError",
     "BackfillIncompleteError",
@@ -93,12 +106,14 @@ __all__ = [
     "CheckpointConflictError",
     "CheckpointError",
     "CheckpointFormatError",
+    "CheckpointMovedError",
     "CheckpointTooLargeError",
     "CheckpointUnavailableError",
     "ChunkFileError",
     "ClaimError",
     "ConfigError",
     "ConnectionMissingError",
+    "ConsumerError",
     "DatabusError",
     "DecodeError",
     "FlowPausedError",
@@ -106,11 +121,13 @@ __all__ = [
     "LeaseBusyError",
     "MarkerDivergedError",
     "MarkersAheadError",
+    "MessageFormatError",
     "OffsetInvalidError",
     "OffsetPurgedError",
     "PackageMissingError",
     "PackageVersionError",
     "PlaceError",
+    "PlaceGoneError",
     "PlanChangedError",
     "PreparedTransactionMissingError",
     "QualityGateError",
@@ -120,6 +137,7 @@ __all__ = [
     "RegistryAccessError",
     "RegistryUnavailableError",
     "ReplaysRefusedError",
+    "RowTypeError",
     "RunConfError",
     "SandboxError",
     "SchemaRefusedError",
@@ -150,7 +168,11 @@ __all__ = [
     "SourceError",
     "SourceSettingError",
     "SourceUnavailableError",
+    "SpillFullError",
     "StaleEpochError",
+    "StoredPlaceBusyError",
+    "StoredPlaceError",
+    "StoredPlaceMovedError",
     "TransformError",
     "UnknownKindError",
     "UnloggedChangeError",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from databus.core.errors.root import DatabusError
 
 
@@ -22,6 +24,26 @@ class CheckpointConflictError(CheckpointError):
     """The stored checkpoint or plan is not the one this holder wrote."""
 
     code = "checkpoint_conflict"
+
+
+class CheckpointMovedError(CheckpointConflictError):
+    """The checkpoint has moved since the user looked at it: what they saw does not hold any more.
+
+    Attributes:
+        version: version of the checkpoint now, see `ops.checkpoint.version`.
+        changes: the newest entries of the history since then, newest first: number, action, who, why, at, from, to.
+    """
+
+    code = "checkpoint_moved"
+    version: str = ""
+    changes: tuple[dict[str, Any], ...] = ()
+
+
+class ActionOpenError(CheckpointConflictError):
+    """The same request of the API is being done just now."""
+
+    code = "action_open"
+    retryable = True
 
 
 class SnapshotUnfinishedError(CheckpointConflictError):

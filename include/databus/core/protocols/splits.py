@@ -45,7 +45,8 @@ class DirectSplit(Split, Protocol):
             columns: schema_id → (name at the source, name in the image) of the columns wanted; a schema that is not
                 named gives all of them.
             marks: `ImageMarks`, what row checks say of the after-images; then there is a column `marks` of them.
-            program: `RowProgram`, what transforms do with values and rows; then there is a column `unjudged`.
+            program: `RowProgram`, what transforms do with values and rows; then there is a column `unjudged`. Or
+                `SinkProgram`, of a flow and one of its sinks; then there are `flow_op` and `held_for_sink` too.
             values: `ValueForm`, where values are to be written in another form; asked only of encoders that have one.
         """
         ...

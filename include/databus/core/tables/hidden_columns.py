@@ -80,6 +80,10 @@ NOTHING_GONE = RememberedHidden()
 class HiddenColumns(Protocol):
     """Remembers it per flow, before the first rows of a table are dispatched."""
 
+    def of_sink(self, sink: str) -> HiddenColumns:
+        """Return what remembers it of a flow's sink that has transforms of its own, beside the flow's."""
+        ...
+
     def load(self, flow: str) -> RememberedHidden:
         """Return what was added so far. Raises CheckpointError."""
         ...

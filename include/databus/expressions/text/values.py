@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from databus.rows.columns import view
+
 Value: TypeAlias = pa.Array | pa.Scalar
 """An argument or a result: a column, or a constant where all arguments are."""
 
@@ -72,8 +74,8 @@ def like_arguments(result: pa.Array, *arguments: Value) -> Value:
 def text_buffers(column: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return (int32[rows + 1] offsets, bytes) of a column of texts or bytes; NULLs may have any bytes."""
     _, offsets, data = column.buffers()
-    found = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
-    return found, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    found = view(offsets, np.int32, len(column) + 1, column.offset * 4)
+    return found, view(data if data is not None and data.size else bytes(1), np.uint8)
 
 
 def is_ascii(column: pa.Array) -> bool:

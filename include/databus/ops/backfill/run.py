@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from databus.core.batches.receipts import outputs_told
 from databus.core.errors.checkpoint import (
     BackfillIncompleteError,
     BackfillOpenError,
@@ -226,7 +227,7 @@ def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Backfil
     outputs: dict[str, dict[str, None]] = {}
     for entry in services.store.history(flow.name, 1_000):
         for receipt in entry.receipts:
-            outputs.setdefault(str(receipt["sink"]), {}).update(dict.fromkeys(receipt.get("outputs", {})))
+            outputs.setdefault(str(receipt["sink"]), {}).update(outputs_told(receipt))
     effects = [sink.effect_of(tuple(outputs.get(name, ())), back=True) for name, sink in ends.sinks.items()]
     refused = [f"{effect.sink}: {effect.refused}" for effect in effects if effect.refused]
     if refused and not wanted.consents:

@@ -17,6 +17,7 @@ from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.preview import changed_of
+from databus.ops.checkpoint.version import require_version
 from databus.ops.quarantine.show import replays_of
 from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
@@ -74,6 +75,7 @@ def execute(flow: Flow, services: Services, said: Attribution, forget: Sequence[
     Raises:
         ConfigError: an output to forget is not known; nothing was changed.
         LeaseBusyError: a run holds the flow, or a backfill or replay of it.
+        CheckpointMovedError: the flow is not where the user saw it.
         MarkersAheadError: sinks hold batches that ZooKeeper does not know.
         SinkError: a sink does not answer, or refuses a topic.
     """
@@ -85,6 +87,7 @@ def execute(flow: Flow, services: Services, said: Attribution, forget: Sequence[
             try:
                 if name == flow.name:
                     take_over(ClaimedFlow(flow, services.settings, services.store, ends.sinks, lease))
+                    require_version(flow.name, services.store, said.seen)
                 for found, place in _looked(name, services, ends, forget):
                     _accept(found, place, (lease, ends.sinks[found.sink]), said, forget)
                     accepted.append(found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from databus.checkpoints.rules.amendments import first_of
 from databus.core.errors.config import ConfigError
@@ -18,6 +19,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.known_outputs import still_first
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import SlotMark
+from databus.ops.checkpoint.version import require_version
 from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.takeover.takeover import marks_of
@@ -58,6 +60,18 @@ class Adoption:
         """Return whether any sink is ahead of its checkpoint."""
         return self.ahead or any(adoption.ahead for adoption in self.behind.values())
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        before = self.before
+        return {
+            "flow": self.flow,
+            "from": f"batch {before.batch}, {before.offset}" if before else "nothing committed",
+            "to": f"batch {self.batch}, {self.offset}",
+            "sinks_behind": {name: f"batch {own.batch}, {own.offset}" for name, own in self.behind.items()} or None,
+            "needed": self.needed,
+            "repeated": [*self.repeated, *(text for own in self.behind.values() for text in own.repeated)] or None,
+        }
+
 
 def preview(flow: Flow, services: Services, *, allow_repeats: bool = False) -> Adoption:
     """Read the markers and say where the flow would go on from; changes nothing.
@@ -71,12 +85,21 @@ def preview(flow: Flow, services: Services, *, allow_repeats: bool = False) -> A
 
 
 def execute(
-    flow: Flow, services: Services, identity: RunIdentity, why: str, *, allow_repeats: bool = False
+    flow: Flow, services: Services, identity: RunIdentity, why: str, *, allow_repeats: bool = False, seen: str = ""
 ) -> Adoption:
     """Move the checkpoints, under the flow's lease, as entries of their histories; safe to repeat.
 
+    Args:
+        flow: the flow.
+        services: the installation.
+        identity: who does it.
+        why: reason.
+        allow_repeats: whether slots that hold more may get rows again.
+        seen: version of the checkpoint that the user looked at; "" where any will do.
+
     Raises:
         LeaseBusyError: a run holds the flow.
+        CheckpointMovedError: the flow is not where the user saw it.
         RecordingError: the ledger does not know up to where it knows the history.
         MarkerDivergedError, ConfigError: see `preview`.
     """
@@ -84,6 +107,7 @@ def execute(
     with opened_ends(flow, services) as ends:
         lease = store.claim(flow.name, identity.run_id, 0)
         try:
+            require_version(flow.name, store, seen)
             announced = _take_register(flow, services, ends, lease.epoch)
             found = _look(flow, services, ends, allow_repeats=allow_repeats)
             by = (lease.epoch, identity.run_id)

@@ -18,6 +18,7 @@ from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.preview import CheckpointMove, lacking, look
 from databus.ops.checkpoint.targets import Target
+from databus.ops.checkpoint.version import require_version
 from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
@@ -34,12 +35,14 @@ class Attribution:
         why: reason, not empty.
         consents: whether the user agrees to what a sink would refuse.
         what: what is done, for the error of one who does not say why.
+        seen: version of the checkpoint that the user looked at (`version_of`); "" where any will do.
     """
 
     who: str
     why: str
     consents: bool = False
     what: str = "a change of a checkpoint"
+    seen: str = ""
 
     def __post_init__(self) -> None:
         if not self.why.strip() or not self.who.strip():
@@ -63,6 +66,7 @@ def execute(
 
     Raises:
         LeaseBusyError: a run holds the flow.
+        CheckpointMovedError: the flow is not where the user saw it; nothing was closed.
         CheckpointConflictError: a sink stands behind the others; nothing was closed.
         SinkSettingError: a sink refuses the move, and the user did not consent.
         MarkerDivergedError: a sink's marker has nothing to do with the plan in flight.
@@ -77,6 +81,7 @@ def execute(
         with opened_ends(flow, services) as ends:
             # What a holder has moved without ZooKeeper belongs to the checkpoint; from here on it moves nothing more.
             take_over(ClaimedFlow(flow, services.settings, services.store, ends.sinks, lease))
+            require_version(flow.name, services.store, said.seen)
             move = look(flow, services, ends, action, target, repair)
             _require_consent(move, said)
             made = _amendment(services, action, target, said, move)
@@ -96,11 +101,13 @@ def execute(
 
 def pause(flow: Flow, services: Services, said: Attribution) -> Pause:
     """Stop a flow: a window that runs ends after its batch, others end at once, until it is resumed."""
+    require_version(flow.name, services.store, said.seen)
     return services.store.pause(flow.name, said.who, said.why)
 
 
 def resume(flow: Flow, services: Services, said: Attribution) -> Pause | None:
     """End a pause and return it; None when there was none."""
+    require_version(flow.name, services.store, said.seen)
     return services.store.resume(flow.name, said.who, said.why)
 
 

@@ -18,6 +18,7 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution, claimed
 from databus.ops.checkpoint.targets import Target, missing, resolve
+from databus.ops.checkpoint.version import require_version
 from databus.ops.services import Ends, opened_ends
 from databus.runtime.context import Services
 from databus.runtime.takeover.takeover import ClaimedFlow, take_over
@@ -104,6 +105,7 @@ def execute(flow: Flow, services: Services, sink: str, target: Target | None, sa
 
     Raises:
         LeaseBusyError: a run holds the flow.
+        CheckpointMovedError: flow or sink are not where the user saw them; nothing was closed.
         SinkSettingError: the sink refuses the move, and the user did not consent.
         SinkUnavailableError: the sink does not answer, and its plan cannot be closed.
         MarkerDivergedError, MarkersAheadError: its markers have nothing to do with its plan in flight, or are ahead.
@@ -115,6 +117,7 @@ def execute(flow: Flow, services: Services, sink: str, target: Target | None, sa
     try:
         with opened_ends(flow, services) as ends:
             take_over(ClaimedFlow(flow, services.settings, store, ends.sinks, lease))
+            require_version(name, store, said.seen)
             found = _look(flow, services, ends, sink, target)
             if found.effect.refused and not said.consents:
                 raise SinkSettingError(

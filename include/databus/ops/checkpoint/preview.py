@@ -9,6 +9,7 @@ from typing import Any
 from databus.checkpoints.rules.amendments import is_caught_up, require_all_joined
 from databus.checkpoints.rules.lagging_sinks import Standing
 from databus.core.amounts import counted
+from databus.core.batches.receipts import outputs_told
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
@@ -258,7 +259,7 @@ def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> 
             for receipt in entry.receipts:
                 sink = str(receipt["sink"])
                 written[sink] = written.get(sink, 0) + int(receipt["written"])
-                outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
+                outputs.setdefault(sink, {}).update(outputs_told(receipt))
         elif on_way:
             jumped.append(OffsetRange(later(before, end), entry.offset))
             known = known and entry.action != "adopt"  # then the sinks hold its rows, and no entry counts them
@@ -287,7 +288,7 @@ def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset
     outputs = {sink: dict.fromkeys(names) for sink, names in passed.outputs.items()}
     for entry in history:
         for receipt in entry.receipts:
-            outputs.setdefault(str(receipt["sink"]), {}).update(dict.fromkeys(receipt.get("outputs", {})))
+            outputs.setdefault(str(receipt["sink"]), {}).update(outputs_told(receipt))
     for sink, ids in checkpoint.output_ids.items():
         outputs.setdefault(sink, {}).update(dict.fromkeys(ids))
     return replace(passed, outputs={sink: tuple(names) for sink, names in outputs.items()})
@@ -306,7 +307,7 @@ def _with_own_batches(
                 continue
             for receipt in entry.receipts:
                 written[sink] = written.get(sink, 0) + int(receipt["written"])
-                outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
+                outputs.setdefault(sink, {}).update(outputs_told(receipt))
     named = {sink: tuple(names) for sink, names in outputs.items()}
     return replace(passed, written=written, outputs=named)
 

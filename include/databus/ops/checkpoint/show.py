@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from databus.core.flow import Flow
-from databus.core.positions.gaps import Gap
+from databus.core.positions.gaps import OPEN, Gap
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.plan import Plan
@@ -37,6 +38,30 @@ class CheckpointView:
     gaps: tuple[Gap, ...] = ()
     behind: Mapping[str, Checkpoint] = field(default_factory=dict)
     snapshot: SnapshotProgress | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        committed = self.checkpoint
+        if committed is None:
+            return {"flow": self.flow, "checkpoint": None, "note": "the flow has not run yet"}
+        return {
+            "flow": self.flow,
+            "offset": committed.offset.to_json(),
+            "gtids": getattr(committed.offset, "gtids", "") or None,
+            "batch": committed.batch,
+            "epoch": committed.epoch,
+            "run": committed.run_id,
+            "watermark": committed.watermark.isoformat() if committed.watermark else None,
+            "updated_at": committed.updated_at.isoformat(),
+            "last_counts": {table: c.figures for table, c in committed.counts.items()},
+            "plan_in_flight": f"batch {self.pending.batch} {self.pending.range}" if self.pending else None,
+            "paused": str(self.paused) if self.paused else None,
+            **({"snapshot": self.snapshot.text} if self.snapshot else {}),
+            "open_gaps": [str(gap) for gap in self.gaps if gap.decision == OPEN],
+            "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in self.behind.items()},
+            "pace": dict(committed.pace) or None,
+            "outputs": {sink: dict(known) for sink, known in committed.output_ids.items()} or None,
+        }
 
 
 def show(flow: Flow, services: Services) -> CheckpointView:

@@ -127,24 +127,35 @@ def missing(source: Source, checkpoint: Checkpoint) -> OffsetPurgedError | None:
 
 
 def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, count: int) -> Offset:
-    """Follow the committed batches that led to `place` back, newest first, over rewinds and skips.
+    """Follow the committed batches that led to `place` back, newest first, over rewinds, skips and restores.
+
+    A place that a batch reached is left by that batch, also where the flow was moved to it once more since.
 
     Raises:
         ConfigError: the history does not hold as many.
     """
-    done = 0
-    for entry in history:
-        if done == count or entry.previous is None:
+    done, older = 0, list(history)
+    while done < count:
+        at = [n for n, entry in enumerate(older) if entry.previous is not None and _led_to(entry, place)]
+        chosen = next((n for n in at if older[n].action == "commit"), next(iter(at), None))
+        if chosen is None:
             break
-        moved = entry.action == "commit" or entry.offset.compare(entry.previous) is Ordering.AFTER
-        if moved and entry.offset.compare(place) is Ordering.EQUAL:
-            done, place = done + (entry.action == "commit"), entry.previous
+        entry, older = older[chosen], older[chosen + 1 :]
+        assert entry.previous is not None  # noqa: S101 - of those chosen above
+        done, place = done + (entry.action == "commit"), entry.previous
     if done < count:
         raise ConfigError(
             f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
             hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
         )
     return place
+
+
+def _led_to(entry: HistoryEntry, place: Offset) -> bool:
+    moved = entry.action == "commit" or (
+        entry.previous is not None and entry.offset.compare(entry.previous) is Ordering.AFTER
+    )
+    return moved and entry.offset.compare(place) is Ordering.EQUAL
 
 
 def _entry(flow: str, history: Sequence[HistoryEntry], number: int) -> Offset:

@@ -56,11 +56,15 @@ def graph_of(flow: Flow) -> FlowGraph:
         nodes.append(node)
     last = nodes[-1].id
     for number, sink in enumerate(flow.sinks):
+        start, routes = last, "" if sink.routes == ("*",) else ", ".join(sink.routes)
+        for place, each in enumerate(sink.transforms):
+            nodes.append(GraphNode(f"sink{number}_transform{place}", "transform", each.kind, each.label()))
+            edges.append(GraphEdge(start, nodes[-1].id, routes))
+            start, routes = nodes[-1].id, ""
         nodes.append(
             GraphNode(f"sink{number}", "sink", sink.kind, f"{sink.sink_name} {' '.join(sink.datasets())}".strip())
         )
-        routes = "" if sink.routes == ("*",) else ", ".join(sink.routes)
-        edges.append(GraphEdge(last, f"sink{number}", routes))
+        edges.append(GraphEdge(start, f"sink{number}", routes))
     if flow.checks:
         nodes.append(GraphNode("quarantine", "sink", "quarantine", "quarantine"))
         edges.append(GraphEdge(last, "quarantine", "rows that a check holds back"))

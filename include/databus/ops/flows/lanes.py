@@ -11,6 +11,7 @@ from databus.core.protocols.optional_source import DefinedSource
 from databus.core.settings import Settings
 from databus.runtime.check import row_checks
 from databus.runtime.direct.reasons import refusal, table_lanes
+from databus.runtime.tables.sink_views import transforms_anywhere
 
 ALL = "*"
 """Name that stands for all tables of a flow."""
@@ -24,12 +25,12 @@ def lane_of(flow: Flow) -> str:
     told = table_lanes(flow, ())
     if told:
         return str(told[0])
-    alone = [transform.label() for transform in flow.transforms if not transform.compilable()]
+    alone = [transform.label() for transform in transforms_anywhere(flow) if not transform.compilable()]
     if alone:
         together = any(spec.needs_transactions() for spec in flow.sinks)
         which = "batches with rows of the tables" if together else "the tables"
         return f"direct, but for {which} of {', '.join(alone)} (databus plan, or --connect, says which)"
-    if row_checks(flow) or not all(spec.by_table for spec in flow.transforms):
+    if row_checks(flow) or not all(spec.by_table for spec in transforms_anywhere(flow)):
         return "direct, where the types of a table's columns allow it (databus plan, or --connect, says where)"
     return "direct"
 

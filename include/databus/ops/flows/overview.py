@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
 
 from databus.core.batches.receipts import CHECK
 from databus.core.settings import Settings
+from databus.records.definitions import dag_of
 from databus.records.overview import LATELY, FlowOverview, overview
 from databus.records.store import RecordStore
 
@@ -53,9 +53,3 @@ def _flow(flow: FlowOverview, now: datetime) -> dict[str, Any]:
         "gaps_passed": flow.gaps_passed,
         "snapshot": flow.snapshot and flow.snapshot.to_json(),
     }
-
-
-def dag_of(run_url: str) -> str:
-    """Return the DAG in the address of a run's page, "" where it names none."""
-    _, _, behind = run_url.partition("/dags/")
-    return unquote(behind.partition("/")[0])

@@ -26,8 +26,8 @@ from databus.ops.checkpoint.repair import tell_hidden_tables
 from databus.ops.checkpoint.targets import missing
 from databus.ops.health.distance import rests
 from databus.ops.health.packages import missing_beside
-from databus.ops.tables.compare import accepted_of, compare, remembered_of
-from databus.ops.tables.wants import wants_of
+from databus.ops.tables.compare import compare
+from databus.ops.tables.wants import accepted_of, remembered_of, remembered_of_sinks, wants_of
 from databus.runtime.context import Services
 from databus.runtime.direct.required import lane_findings
 from databus.runtime.gap_notes import note_purged
@@ -111,7 +111,8 @@ def _of_source(flow: Flow, services: Services, source: Source, start: Offset | N
     if start is not None and isinstance(source, SnapshotSource) and _reads_tables(flow, services):
         findings += source.snapshot_findings()
     try:
-        compared = compare(flow, source, accepted_of(flow, services), remembered_of(flow, services))
+        known = remembered_of(flow, services), remembered_of_sinks(flow, services)
+        compared = compare(flow, source, accepted_of(flow, services), *known)
         return [*findings, *compared.findings]
     except DatabusError as error:
         told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
@@ -205,9 +206,12 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
         if finding.level is Level.WARN:
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
-    if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
+    if services.hidden_columns is not None and _begins_at_the_head(flow, services):
         # Its first rows may have another definition.
-        services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
+        if compared.hidden:
+            services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
+        for sink, hidden in compared.hidden_of.items():
+            services.hidden_columns.of_sink(sink).add(flow.name, RememberedHidden(hidden))
     services.accepted.keep(flow.name, compared.wants)
     missing.known(compared.missing)
     return missing

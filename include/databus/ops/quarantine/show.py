@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from databus.binlog.log.capture import TableCapture
@@ -12,9 +12,11 @@ from databus.core.batches.receipts import CHECK
 from databus.core.errors.checkpoint import CheckpointConflictError, LeaseBusyError
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
+from databus.core.settings import Settings
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine_causes import CauseCount, QuarantineCauses
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 
@@ -29,10 +31,44 @@ def held_rows(flow: Flow, services: Services) -> Iterator[HeldRows]:
         yield HeldRows(store, flow.name)
 
 
+def causes_of(flow: Flow, settings: Settings, state: HeldState | None, after: int, limit: int) -> CausesPage:
+    """Return a page of a flow's quarantine by cause; needs no server but the records.
+
+    Args:
+        flow: the flow.
+        settings: the installation's.
+        state: what became of the rows; None for all.
+        after: number of the last cause of the page before, 0 for the first page.
+        limit: causes at most.
+    """
+    with RecordStore(settings.records_url) as store:
+        causes = QuarantineCauses(store, flow.name).causes(state, after, limit)
+        return CausesPage(causes, HeldRows(store, flow.name).tally())
+
+
+@dataclass(frozen=True)
+class CausesPage:
+    """Page of a quarantine by cause.
+
+    Attributes:
+        causes: causes with the number of their rows.
+        tally: state → stage → rows, of all.
+    """
+
+    causes: list[CauseCount]
+    tally: dict[str, dict[str, int]]
+
+
 def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
     """Return the rows that are meant, oldest first."""
     with held_rows(flow, services) as rows:
         return rows.select(wanted)
+
+
+def select_facts(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
+    """Return the rows that are meant, oldest first, without their payloads."""
+    with held_rows(flow, services) as rows:
+        return [row for page in rows.facts(wanted) for row in page]
 
 
 def require_known(flow: Flow, services: Services, wanted: Selection) -> None:
@@ -74,6 +110,29 @@ def _is_of(flow: Flow, table: str) -> bool:
     return TableCapture(flow.source.datasets())(database, name)
 
 
+def require_number(flow: Flow, services: Services, wanted: Selection, seen: int | None) -> tuple[int, int]:
+    """Return how many rows a decision is about, and the number of the newest; refuse one by a user who saw other rows.
+
+    Args:
+        flow: the flow.
+        services: the installation.
+        wanted: the rows.
+        seen: how many they saw; None where any number will do.
+
+    Raises:
+        CheckpointConflictError: rows were held back, replayed or discarded since.
+    """
+    with held_rows(flow, services) as rows:
+        found, newest = rows.count(wanted)
+    if seen is not None and found != seen:
+        raise CheckpointConflictError(
+            f"flow {flow.name}: {found} rows are meant now, and {seen} were seen",
+            hint="Nothing was done. Look at the rows again, then decide.",
+            code="quarantine_changed",
+        )
+    return found, newest
+
+
 def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:
     """Return the number of rows by state and, in it, by stage: "check" or a sink's name."""
     with held_rows(flow, services) as rows:
@@ -96,8 +155,8 @@ def discard(flow: Flow, services: Services, wanted: Selection, said: Attribution
         with held_rows(flow, services) as rows:
             held, pending, discarded = replace(wanted, state=HeldState.HELD), services.store.pending_plan(name), 0
             if pending is not None:
-                _refuse_taken(flow, pending, (row for page in rows.pages(held) for row in page))
-            for page in rows.pages(held):
+                _refuse_taken(flow, pending, (row for page in rows.facts(held) for row in page))
+            for page in rows.facts(held):
                 rows.discard(page, (said.who, said.why, services.clock.now()))
                 discarded += len(page)
     finally:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.report import CheckResult
@@ -14,8 +14,13 @@ from databus.runtime import check, counts
 from databus.runtime.beside.look import looking
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.copies import any_taken_by, first_of_row, taken_by, written_rows
+from databus.runtime.dispatch import MINE, shares_of
 from databus.runtime.read import read
+from databus.runtime.sink_rows import CheckedRows, rows_of_sink, with_stored_images
 from databus.runtime.transform import transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,25 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
         anywhere = F.lit(False)
         for name, sink in session.sinks.items():
             anywhere = anywhere | any_taken_by(flow, sink, session.sink_spec(name))
-        checked = written_rows(flow, check.check(flow, transform(flow, rows, planned), anywhere))
+        changes = with_stored_images(flow, transform(flow, rows, planned))
+        of_flow = CheckedRows(check.check(flow, changes, anywhere), changes)
+        checked = written_rows(flow, of_flow.rows)
         columns = counts.aggregates(flow, names, first_of_row(flow))
         for position, column in enumerate(taken.values()):
             mine = (F.col(check.STATE) == "dispatched") & column
-            columns += [c.alias(f"{position}s{n}") for n, c in enumerate(counts.sink_aggregates(names, mine))]
-        found = {str(k): int(v) for k, v in checked.agg(*columns).collect()[0].asDict().items()}
-    given = {
-        sink: {name: found[f"{position}s{n}"] for n, name in enumerate(names) if found[f"{position}s{n}"]}
-        for position, sink in enumerate(taken)
-    }
+            columns += counts.sink_aggregates(names, {f"sink{position}": mine})
+        found = _counted(checked, columns)
+        given = {sink: dict(counts.sink_counts(names, found, f"sink{n}")) for n, sink in enumerate(taken)}
+        for spec in (each for each in flow.sinks if each.transforms):
+            sink = session.sinks[spec.sink_name]
+            shares = {MINE: shares_of(flow, (spec, sink))[MINE]}
+            own = _counted(rows_of_sink(flow, spec, sink, of_flow), counts.sink_aggregates(names, shares))
+            given[spec.sink_name] = dict(counts.sink_counts(names, own, MINE))
     whole = check.evaluate_batch_checks(flow, planned, services.clock.now())
     results = (*counts.check_results(flow, names, found), *whole)
     by_table = counts.with_chunks(counts.table_counts(names, found), planned)
     return DryRun(flow.name, str(planned.range), by_table, given, results, told)
+
+
+def _counted(rows: DataFrame, columns: Sequence[Column]) -> dict[str, int]:
+    return {str(name): int(count) for name, count in rows.agg(*columns).collect()[0].asDict().items()}

@@ -11,6 +11,7 @@ from databus.core.expectations import BY_ROW, MISSING
 from databus.core.flow import FLOW_NAME
 from databus.core.settings import Settings
 from databus.records.batch_record import BatchRecord
+from databus.records.definitions import dag_of, newest_definitions
 from databus.records.quality.data_docs import DataDocs
 from databus.records.quality.findings import expectation_findings, worst
 from databus.records.reports import Reports
@@ -21,6 +22,27 @@ MOST_BATCHES = 500
 """Batches listed; sums are over all."""
 
 STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
+
+
+def flow_of_run(dag_id: str, run_id: str, settings: Settings | None = None) -> str | None:
+    """Return the name of the flow that a run of a DAG moved; None where it is another DAG's.
+
+    Args:
+        dag_id: the DAG. Its flow is the one that was recorded with it, whatever its name; else the flow of its name, or
+            the backfill of its name, unless another DAG runs that.
+        run_id: Airflow's run id.
+        settings: the installation's; from the environment by default.
+
+    Raises:
+        RecordingError: the records cannot be read.
+    """
+    with RecordStore((settings or Settings.from_environment()).records_url) as store:
+        known = max(newest_definitions(store, dag_id), key=lambda found: found.since, default=None)
+        flow = known.flow if known else dag_id
+        dags = {dag_of(url) for url in Reports(store).run_urls(flow, run_id)} - {""}
+        if not dags and known is None and any(found.flow == flow for found in newest_definitions(store)):
+            return None
+    return flow if dags <= {dag_id} else None
 
 
 def docs_page(flow: str, run_id: str, settings: Settings | None = None) -> Path | None:

@@ -8,7 +8,7 @@ stops by name.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -19,7 +19,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import SinkSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
-from databus.core.flow_specs import TransformSpec
+from databus.core.flow_specs import SinkSpec, TransformSpec
 from databus.core.protocols.optional_source import DefinedSource
 from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden
@@ -50,24 +50,16 @@ from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.rows.frames.selection import EVERY_TABLE, matches
-from databus.runtime.context import Services
 from databus.runtime.direct.required import table_lane_errors
 from databus.runtime.routing import lost_keys_in, outputs_of, refused_keys_in, reserved_in
 from databus.runtime.tables.column_lineage import written_tables
+from databus.runtime.tables.sink_views import SinkTransform, seen_by
 from databus.transforms.rename import RenameColumns
 
 TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"
 PARTLY_SHOWN = "source_partly_shown"
 _SHOWN = 20
 _NARROWER = "Correct the name, or narrow `tables` to those that have it."
-
-
-def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
-    """Return the wants of a flow that are not refused any more; all of them for one that ran before these were kept."""
-    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
-    if accepted is None and services.store.load(flow.name) is not None:
-        return wants_of(flow)
-    return accepted or frozenset()
 
 
 @dataclass(frozen=True)
@@ -79,21 +71,22 @@ class TableComparison:
         wants: what the flow asks for, without names of tables that never were there.
         missing: names and patterns of the source that match nothing, as far as the account can see.
         hidden: `database.table` → columns that the flow's transforms hide there, as the tables are now.
+        hidden_of: the same of each sink that has transforms of its own.
     """
 
     findings: tuple[Finding, ...]
     wants: frozenset[str]
     missing: tuple[str, ...] = ()
     hidden: HiddenByTable = field(default_factory=dict)
-
-
-def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
-    """Return what a flow remembers of the columns that its transforms hide."""
-    return services.hidden_columns.load(flow.name) if services.hidden_columns is not None else RememberedHidden()
+    hidden_of: Mapping[str, HiddenByTable] = field(default_factory=dict)
 
 
 def compare(
-    flow: Flow, source: Source, accepted: frozenset[str] = frozenset(), remembered: RememberedHidden | None = None
+    flow: Flow,
+    source: Source,
+    accepted: frozenset[str] = frozenset(),
+    remembered: RememberedHidden | None = None,
+    remembered_of: Mapping[str, RememberedHidden] | None = None,
 ) -> TableComparison:
     """Ask a source for its tables and compare the flow with them.
 
@@ -102,6 +95,7 @@ def compare(
         source: its source, open.
         accepted: wants that are reported as warnings.
         remembered: what it hid so far: a table that lost such a column is reported as a warning.
+        remembered_of: sink → the same of each that has transforms of its own.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
@@ -111,18 +105,33 @@ def compare(
         return TableComparison((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden())
-    findings = tuple(comparison.findings())
-    return TableComparison(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
+    comparison = _ServerTables(flow, now, accepted, remembered or RememberedHidden(), None)
+    of_sinks = {}
+    for spec in (each for each in flow.sinks if each.transforms):
+        known = (remembered_of or {}).get(spec.sink_name, RememberedHidden())
+        of_sinks[spec.sink_name] = _ServerTables(seen_by(flow, spec), now, accepted, known, spec)
+    found = dict.fromkeys(finding for each in (comparison, *of_sinks.values()) for finding in each.findings())
+    wrong = tuple(finding for finding in found if finding.level is not Level.OK)
+    hidden_of = {sink: each.hidden() for sink, each in of_sinks.items()}
+    hidden, unmatched = comparison.hidden(), tuple(now.unmatched)
+    return TableComparison(wrong or tuple(found), wants - yet_to_come, unmatched, hidden, hidden_of)
 
 
 class _ServerTables:
-    """A flow beside what its source's server says now."""
+    """A flow beside what its source's server says now; the flow as a sink with transforms of its own sees it.
 
-    def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden):
+    Of such a sink the flow's transforms are followed in all tables, and tell what the flow's own comparison tells;
+    its own in the tables that it takes.
+    """
+
+    def __init__(
+        self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden, sink: SinkSpec | None
+    ):
         self._flow, self._now, self._accepted, self._remembered = flow, now, accepted, remembered
-        self._told = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
-        self._compared = 0
+        self._sink = sink
+        self._shown = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
+        self._told = tuple(t for t in self._shown if sink is None or outputs_of(flow, sink, (t,)))
+        self._judged, self._compared = self._shown, 0
         self._hidden = Hidden()
 
     def hidden(self) -> HiddenByTable:
@@ -130,6 +139,9 @@ class _ServerTables:
         return self._hidden.by_table(self._told)
 
     def findings(self) -> Iterator[Finding]:
+        if self._sink is not None:
+            yield from (*self._columns(), *self._reserved(), *self._lost())
+            return
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         found += [*self._reserved(), *self._lanes(), *self._lost(), *self._outputs()]
         yield from found
@@ -175,11 +187,14 @@ class _ServerTables:
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
-        fields = {t.schema_id: fields_of(t) for t in self._told}
-        plain = FrameChanges(None, self._told, fields, compared=True, hidden=self._hidden)
+        fields = {t.schema_id: fields_of(t) for t in self._shown}
+        plain = FrameChanges(None, self._shown, fields, compared=True, hidden=self._hidden)
         changes: FrameChanges | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)
+            if changes is not None and isinstance(spec, SinkTransform):
+                self._judged, taken = self._told, {t.full_name for t in self._told}
+                changes = replace(changes, tables=tuple(t for t in changes.tables if t.full_name in taken))
             if asked is not None:
                 yield from self._patterns(asked)
             if changes is None:
@@ -189,7 +204,7 @@ class _ServerTables:
             changes = yield from self._left_by(spec, asked, changes, lacks)
         if changes is not None:
             yield from self._in_clear(changes)
-        for asked in asked_by_checks(self._flow):
+        for asked in asked_by_checks(self._flow) if self._sink is None else ():
             if asked.told:
                 continue
             yield from self._patterns(asked)
@@ -199,8 +214,7 @@ class _ServerTables:
 
     def _in_clear(self, changes: FrameChanges) -> Iterator[Finding]:
         """Warn of columns and keys whose values show one that is hidden behind them; it may be meant so."""
-        for table, name, leaf in computed_in_clear(changes, self._hidden):
-            what = f"column {name}" if name else "the records' key"
+        for table, what, leaf in computed_in_clear(changes, self._hidden):
             by = self._hidden.hides(table.full_name, leaf) or "a later transform"
             message = f"{what} is computed from {leaf} in clear: {by} stands behind it"
             hint = f"Put what hides {leaf} first, or leave it so where {what} is to show it."
@@ -224,7 +238,7 @@ class _ServerTables:
             except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
                 if asked is None or not isinstance(error, DatabusError):
                     return None  # what comes after it cannot be determined
-                renames = isinstance(spec, RenameColumns)
+                renames = spec.kind == RenameColumns.kind
                 if not (renames and any_assumed(one)):
                     finding = Finding.of(asked.label, error, self._level(asked.want))
                     yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
@@ -273,7 +287,7 @@ class _ServerTables:
 
     def _all_told(self, patterns: Sequence[str], changes: FrameChanges) -> bool:
         """Return whether no table that is meant may be hidden from the account, come later, or have names left open."""
-        if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
+        if len(changes.tables) < len(self._judged) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
         later = bool(self._now.unmatched) and self._tables_may_come()
         return not later and all(map(self._now.tells, self._flow.source.datasets()))
@@ -300,6 +314,8 @@ class _ServerTables:
         level = Level.WARN if self._accepted else Level.ERROR
         tables = written_tables(self._flow, self._told, compared=True)
         for spec in self._flow.sinks:
+            if spec is not self._sink and (spec.transforms or self._sink is not None):
+                continue
             lost = lost_keys_in(self._flow, spec, tables, self._told)
             refused = refused_keys_in(self._flow, spec, tables)
             for error in (*reserved_in(self._flow, spec, tables), *lost, *refused):

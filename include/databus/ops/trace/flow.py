@@ -90,6 +90,10 @@ class FlowTrace:
         """
         return list(dict.fromkeys(self._sinks.conn_id(sink) for sink in self._writers(place)[1]))
 
+    def sinks_at(self, place: str) -> list[str]:
+        """Return the sinks that wrote "topic:partition:offset". Raises TraceNotRecordedError: no recorded batch did."""
+        return self._writers(place)[1]
+
     def record(
         self, record: RecordPlace, is_there: Callable[[str], bool], copy: Callable[[], Sighting | None]
     ) -> Journey:

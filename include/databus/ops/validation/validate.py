@@ -140,6 +140,14 @@ def _compared_sinks(flow: Flow, session: FlowSession, name: str) -> Sequence[Sin
         ConfigError: there is no sink of that name, or none that holds state.
     """
     names = [spec.sink_name for spec in flow.sinks]
+    if own := next((s for s in flow.sinks if s.transforms and (not name or s.sink_name == name)), None):
+        labels = ", ".join(each.label() for each in own.transforms)
+        raise ConfigError(
+            f"flow {flow.name}: sink {own.sink_name} has transforms of its own ({labels}), and rows are compared as "
+            "the flow's transforms leave them",
+            hint="Compare another sink by --sink.",
+            code="sink_transforms_not_compared",
+        )
     if name and name not in names:
         raise ConfigError(f"flow {flow.name} has no sink {name}", hint=f"Its sinks are {', '.join(names)}.")
     asked = [spec for spec in flow.sinks if not name or spec.sink_name == name]

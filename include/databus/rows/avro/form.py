@@ -1,9 +1,9 @@
-"""Image form whose images and keys are Avro, of the tables whose schemas a plan has pinned."""
+"""Image form whose images and keys are Avro: a union of null and a record, without the wire format's head."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -13,63 +13,34 @@ from databus.core.tables.schemas import TableSchema
 from databus.rows.avro.images import ALONE, NULL_BRANCH, encode, no_images
 from databus.rows.avro.schemas import shape_in
 from databus.rows.avro.types import AvroField
-from databus.rows.image_form import JSON_CHANGES, ImageForm
-from databus.rows.json_images import ImageColumns
-from databus.rows.violations import ImageMarks
 from databus.rows.wire import images
 from databus.rows.wire.images import WireImages
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
-from databus.rows.wire.shapes import TableShape, require_registered, wire_head
+from databus.rows.wire.registered_form import RegisteredForm
+from databus.rows.wire.shapes import TableShape, Wanted, wire_head
 
 
 @dataclass(frozen=True)
-class AvroForm:
-    """Writes images and keys of a plan's tables; picklable.
+class AvroForm(RegisteredForm[AvroField]):
+    """Form in Avro; where there is no image stands the union's null."""
 
-    Attributes:
-        columns: see `ImageColumns`.
-        schemas: schema_id → what is registered of the tables wanted; images of others are left empty.
-    """
+    format: ClassVar[str] = "Avro"
 
-    columns: ImageColumns
-    schemas: Mapping[int, RegisteredSchemas]
+    @staticmethod
+    def _shape_in(shown: TableSchema, wanted: Wanted, stored: TableSchema | None) -> TableShape[AvroField]:
+        return shape_in(shown, wanted, stored)
 
-    def images(self, batch: TableBatch) -> WireImages:
-        """Write all images of a batch, as transforms leave it.
+    def _encode(self, batch: TableBatch, shape: TableShape[AvroField], _: RegisteredSchemas) -> WireImages:
+        return encode(batch, shape.chosen)
 
-        Raises:
-            DecodeError: a column holds what its registered type cannot.
-        """
-        if batch.schema.schema_id not in self.schemas:
-            return images.no_images(batch, NULL_BRANCH)
-        return encode(batch, self._shape(batch.schema).chosen)
+    def _key_encoder(
+        self, batch: TableBatch, shape: TableShape[AvroField], registered: RegisteredSchemas
+    ) -> WireKeyEncoder | None:
+        return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], wire_head(registered.key), self.format)
 
-    def keys(self, batch: TableBatch, shown: TableSchema) -> WireKeyEncoder | None:
-        """Return the encoder of a batch's keys, None of a table that is not wanted or has none.
+    def _empty(self, batch: TableBatch) -> WireImages:
+        return images.no_images(batch, NULL_BRANCH)
 
-        Args:
-            batch: the changes as they were decoded.
-            shown: the table as transforms leave it.
-
-        Raises:
-            DecodeError: it has other columns than are registered.
-        """
-        schema = batch.schema
-        registered = self.schemas.get(schema.schema_id)
-        if registered is None:
-            return None
-        shape = self._shape(shown, schema)
-        require_registered(schema, registered, "Avro", shape.form)
-        return wire_key_encoder(batch, [(field, ALONE) for field in shape.key], wire_head(registered.key), "Avro")
-
-    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[AvroField]:
-        wanted = self.columns.get(shown.schema_id)
-        return shape_in(shown, None if wanted is None else tuple(wanted), stored)
-
-
-def avro_form(form: AvroForm, marks: ImageMarks | None = None) -> ImageForm:
-    """Return the form whose images are Avro: a union of null and a record, without the wire format's head.
-
-    Where there is no image stands the union's null. The column `FORM_KEY` has the keys, with their heads.
-    """
-    return ImageForm(pa.binary(), form.images, no_images, JSON_CHANGES, marks, keys=form.keys)
+    @staticmethod
+    def _nulls(count: int) -> pa.Array:
+        return no_images(count)

@@ -140,17 +140,21 @@ def key_of(changes: FrameChanges, schema: TableSchema, fields: Sequence[Field]) 
 
 
 def computed_in_clear(changes: FrameChanges, hidden: Hidden) -> Iterator[tuple[TableSchema, str, str]]:
-    """Yield (table, column, input) of columns that are computed in clear from one that is hidden only behind them.
+    """Yield (table, what, input) of what is computed in clear from a column that is hidden only behind it.
 
-    The column is "" where it is a key that was chosen for records of the table.
+    What is a column, the key that was chosen for the table's records, or their route.
     """
     for table in changes.tables:
         sources = hidden.concealed.get(table.schema_id, set())
         for each in changes.fields[table.schema_id]:
             if each.computed is not None and each.source not in sources:
-                yield from ((table, each.column.name, leaf) for leaf in sorted(each.computed.clear & sources))
+                yield from (
+                    (table, f"column {each.column.name}", leaf) for leaf in sorted(each.computed.clear & sources)
+                )
         if (key := changes.keys.get(table.schema_id)) is not None:
-            yield from ((table, "", leaf) for leaf in sorted(key.clear & sources))
+            yield from ((table, "the records' key", leaf) for leaf in sorted(key.clear & sources))
+        told = changes.told.get(table.schema_id, frozenset())
+        yield from ((table, "the records' route", leaf) for leaf in sorted(told & sources))
 
 
 def _stored_name(name: str, fields: Iterable[Field]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -45,6 +45,10 @@ class Hiding:
         return name in self.names and _matches(table, self.only_in.get(name, ("*",)))
 
 
+def _every_table(_table: str) -> bool:
+    return True
+
+
 @dataclass
 class Hidden:
     """Hidden columns that the transforms of a flow looked for in the tables of a batch.
@@ -58,6 +62,8 @@ class Hidden:
             all tables.
         hiding: the transforms.
         new_names: names that transforms have given to columns so far.
+        takes: where one sink looks at the rows: returns whether it takes a table. What others have hides nothing and
+            shows nothing there, until one of them gets the name of a table that it takes.
     """
 
     missed: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
@@ -67,6 +73,7 @@ class Hidden:
     waived: dict[int, dict[str, bool]] = field(default_factory=dict)
     hiding: list[Hiding] = field(default_factory=list)
     new_names: list[NewNames] = field(default_factory=list)
+    takes: Callable[[str], bool] = _every_table
 
     def looks_for(
         self,
@@ -100,6 +107,8 @@ class Hidden:
 
     def hides(self, table: str, column: str) -> str:
         """Return what hides a column of a table, by the name that it has in the stored rows; "" where nothing does."""
+        if not self.takes(table):
+            return ""
         return next((each.label for each in self.hiding if each.hides(table, column)), "")
 
     def watched(self) -> set[str]:

@@ -99,6 +99,9 @@ class HiddenLoss:
 
     def _judge(self, schema: TableSchema) -> None:
         table, found = schema.full_name, self.hidden.found.get(schema.schema_id, set())
+        if not self.hidden.takes(table):
+            self._known_of(table).update(found)
+            return
         lacking = self._known_of(table) - found
         missed = self.hidden.missed.get(schema.schema_id, {})
         lost = sorted(told for name, told in missed.items() if name in lacking)
@@ -120,10 +123,14 @@ class HiddenLoss:
         kept = frozenset[str]().union(*(each.names for each in self.hidden.hiding if each.keeps))
 
         def known(table: str) -> Collection[str]:
+            if not self.hidden.takes(table):
+                return ()
             ever = (name for each in (table, *lineages[table]) for name in self.ever.get(each, ()))
             return self._known_of(table).union(ever) - kept - frozenset(self.before.shown.get(table, ()))
 
         def hides(table: str, name: str) -> bool:
+            if not self.hidden.takes(table):
+                return False
             names = (table, *lineages.get(table, ()))
             return any(self.hidden.hides(each, name) for each in names) or name in known(table)
 
@@ -152,7 +159,7 @@ def refuse_renamed(table: str, before: Collection[str], lacking: Collection[str]
     Raises:
         TransformError: the values may go out in clear.
     """
-    for old in sorted(before):
+    for old in sorted(before) if hidden.takes(table) else ():
         for hiding in hidden.hiding:
             names = sorted(hiding.names.intersection(lacking))
             if names and hiding.means(old) and not hiding.means(table):
@@ -171,6 +178,8 @@ def in_clear(changes: FrameChanges, remembered: RememberedHidden) -> list[tuple[
     for schema in changes.tables:
         number, table = schema.schema_id, schema.full_name
         once = frozenset(remembered.tables.get(table, ())) - frozenset(remembered.shown.get(table, ()))
+        if not hidden.takes(table):
+            continue
         sources = hidden.sources.get(number, set())
         for each in changes.fields[number] if once else ():
             name = each.column.name.casefold()

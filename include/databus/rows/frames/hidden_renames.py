@@ -91,6 +91,8 @@ def refuse_carried(carried: Mapping[str, HiddenNames], hidden: Hidden, shown: Hi
         TransformError: the values would go out in clear.
     """
     for table, each in carried.items():
+        if not hidden.takes(table):
+            continue
         bare = [name for name in each.names if not hidden.hides(table, name) and name not in shown.get(table, ())]
         if bare:
             raise _renamed(table, each, bare)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +15,12 @@ from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.rows import json_images
 from databus.rows.columns import Bytes
-from databus.rows.image_form import JSON_CHANGES, ImageForm
-from databus.rows.json_images import ImageColumns, JsonImages
+from databus.rows.json_images import JsonImages
 from databus.rows.json_schema.schemas import is_text, shape_in
 from databus.rows.keys import KeyEncoder, Rows, key_encoder
-from databus.rows.violations import ImageMarks
 from databus.rows.wire.keys import refuse_undecodable_keys
-from databus.rows.wire.shapes import TableShape, require_registered, wire_head
+from databus.rows.wire.registered_form import RegisteredForm
+from databus.rows.wire.shapes import TableShape, Wanted, wire_head
 
 _NOTHING: Bytes = np.zeros(0, np.uint8)
 
@@ -41,62 +40,38 @@ class _FramedKeys(KeyEncoder):
 
 
 @dataclass(frozen=True)
-class JsonSchemaForm:
-    """Writes images and keys of a plan's tables; picklable.
+class JsonSchemaForm(RegisteredForm[ColumnSchema]):
+    """Form whose images are JSON objects."""
 
-    Attributes:
-        columns: see `ImageColumns`.
-        schemas: schema_id → what is registered of the tables wanted; images of others are left empty.
-    """
+    format: ClassVar[str] = "JSON Schema"
+    held_unwritten: ClassVar[bool] = True
 
-    columns: ImageColumns
-    schemas: Mapping[int, RegisteredSchemas]
+    @staticmethod
+    def _shape_in(shown: TableSchema, wanted: Wanted, stored: TableSchema | None) -> TableShape[ColumnSchema]:
+        return shape_in(shown, wanted, stored)
 
-    def images(self, batch: TableBatch) -> JsonImages:
-        """Write all images of a batch, as transforms leave it.
-
-        Raises:
-            DecodeError: it holds a value that is none of its column's type, or no number of JSON.
-        """
-        if batch.schema.schema_id not in self.schemas:
-            return JsonImages(np.zeros(batch.images.num_rows + 1, np.int64), _NOTHING)
-        for place, column in self._shape(batch.schema).chosen:
+    def _encode(self, batch: TableBatch, shape: TableShape[ColumnSchema], _: RegisteredSchemas) -> JsonImages:
+        for place, column in shape.chosen:
             _refuse_others(batch, column, place)
         return json_images.encode(batch, self.columns)
 
-    def keys(self, batch: TableBatch, shown: TableSchema) -> KeyEncoder | None:
-        """Return the encoder of a batch's keys, None of a table that is not wanted or has none.
-
-        Args:
-            batch: the changes as they were decoded.
-            shown: the table as transforms leave it.
-
-        Raises:
-            DecodeError: it has other columns than are registered.
-        """
-        schema = batch.schema
-        registered = self.schemas.get(schema.schema_id)
-        if registered is None:
-            return None
-        require_registered(schema, registered, "JSON", self._shape(shown, schema).form)
+    def _key_encoder(
+        self, batch: TableBatch, _: TableShape[ColumnSchema], registered: RegisteredSchemas
+    ) -> KeyEncoder | None:
         encoder = key_encoder(batch)
         if encoder is None:
             return None
-        place = {column.name: number for number, column in enumerate(schema.columns)}
-        refuse_undecodable_keys(batch, [place[name] for name in encoder.names], "JSON Schema")
+        place = {column.name: number for number, column in enumerate(batch.schema.columns)}
+        refuse_undecodable_keys(batch, [place[name] for name in encoder.names], self.format)
         head = wire_head(registered.key)
         return _FramedKeys(encoder.table, encoder.names, encoder.literals, encoder.carried, head)
 
-    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[ColumnSchema]:
-        wanted = self.columns.get(shown.schema_id)
-        return shape_in(shown, None if wanted is None else tuple(wanted), stored)
+    def _empty(self, batch: TableBatch) -> JsonImages:
+        return JsonImages(np.zeros(batch.images.num_rows + 1, np.int64), _NOTHING)
 
-
-def json_schema_form(form: JsonSchemaForm, marks: ImageMarks | None = None) -> ImageForm:
-    """Return the form whose images are JSON objects; the column `FORM_KEY` has the keys, with their heads."""
-    return ImageForm(
-        pa.binary(), form.images, lambda count: pa.nulls(count, pa.binary()), JSON_CHANGES, marks, keys=form.keys
-    )
+    @staticmethod
+    def _nulls(count: int) -> pa.Array:
+        return pa.nulls(count, pa.binary())
 
 
 def _refuse_others(batch: TableBatch, column: ColumnSchema, place: int) -> None:

@@ -4,81 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.core.tables.schemas import TableSchema
-from databus.rows.image_form import JSON_CHANGES, ImageForm
-from databus.rows.json_images import ImageColumns
 from databus.rows.protobuf.schemas import shape_in
 from databus.rows.protobuf.types import FLAGS_NUMBER, ProtobufField, delimited, tag
-from databus.rows.violations import ImageMarks
 from databus.rows.wire import images
 from databus.rows.wire.columns import column_writer
 from databus.rows.wire.images import WireImages, flags_of, images_of
 from databus.rows.wire.kernels import Framing, framing
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder
-from databus.rows.wire.shapes import TableShape, require_registered, wire_head
+from databus.rows.wire.registered_form import RegisteredForm
+from databus.rows.wire.shapes import TableShape, Wanted, wire_head
 
 FIRST_MESSAGE = b"\0"
 """Indexes of the message type behind the schema's id: the first of the file (Confluent's wire format)."""
 
 
 @dataclass(frozen=True)
-class ProtobufForm:
-    """Writes images and keys of a plan's tables; picklable.
+class ProtobufForm(RegisteredForm[ProtobufField]):
+    """Form whose images are the message `Value`, with its length in front; nothing where there is none."""
 
-    Attributes:
-        columns: see `ImageColumns`.
-        schemas: schema_id → what is registered of the tables wanted; images of others are left empty.
-    """
+    format: ClassVar[str] = "Protobuf"
 
-    columns: ImageColumns
-    schemas: Mapping[int, RegisteredSchemas]
+    @staticmethod
+    def _shape_in(shown: TableSchema, wanted: Wanted, stored: TableSchema | None) -> TableShape[ProtobufField]:
+        return shape_in(shown, wanted, stored)
 
-    def images(self, batch: TableBatch) -> WireImages:
-        """Write all images of a batch, as transforms leave it.
+    def _encode(self, batch: TableBatch, shape: TableShape[ProtobufField], registered: RegisteredSchemas) -> WireImages:
+        return encode(batch, shape.chosen, registered.numbers)
 
-        Raises:
-            DecodeError: a column holds what its registered type cannot.
-        """
-        registered = self.schemas.get(batch.schema.schema_id)
-        if registered is None:
-            return images.no_images(batch, b"")
-        return encode(batch, self._shape(batch.schema).chosen, registered.numbers)
-
-    def keys(self, batch: TableBatch, shown: TableSchema) -> WireKeyEncoder | None:
-        """Return the encoder of a batch's keys, None of a table that is not wanted or has none.
-
-        Args:
-            batch: the changes as they were decoded.
-            shown: the table as transforms leave it.
-
-        Raises:
-            DecodeError: it has other columns than are registered.
-        """
-        schema = batch.schema
-        registered = self.schemas.get(schema.schema_id)
-        if registered is None:
-            return None
-        shape = self._shape(shown, schema)
-        require_registered(schema, registered, "Protobuf", shape.form)
+    def _key_encoder(
+        self, batch: TableBatch, shape: TableShape[ProtobufField], registered: RegisteredSchemas
+    ) -> WireKeyEncoder | None:
         framed = [(field, field_framing(field, n)) for field, n in zip(shape.key, registered.key_numbers, strict=True)]
-        return wire_key_encoder(batch, framed, wire_head(registered.key) + FIRST_MESSAGE, "Protobuf")
+        return wire_key_encoder(batch, framed, wire_head(registered.key) + FIRST_MESSAGE, self.format)
 
-    def _shape(self, shown: TableSchema, stored: TableSchema | None = None) -> TableShape[ProtobufField]:
-        wanted = self.columns.get(shown.schema_id)
-        return shape_in(shown, None if wanted is None else tuple(wanted), stored)
+    def _empty(self, batch: TableBatch) -> WireImages:
+        return images.no_images(batch, b"")
 
-
-def protobuf_form(form: ProtobufForm, marks: ImageMarks | None = None) -> ImageForm:
-    """Return the form whose images are the message `Value`, with its length in front; nothing where there is none.
-
-    The column `FORM_KEY` has the keys, with their heads.
-    """
-    return ImageForm(pa.binary(), form.images, _no_images, JSON_CHANGES, marks, keys=form.keys)
+    @staticmethod
+    def _nulls(count: int) -> pa.Array:
+        return pa.repeat(pa.scalar(b"", pa.binary()), count)
 
 
 def encode(batch: TableBatch, chosen: Sequence[tuple[int, ProtobufField]], numbers: Sequence[int]) -> WireImages:
@@ -103,10 +74,6 @@ def encode(batch: TableBatch, chosen: Sequence[tuple[int, ProtobufField]], numbe
 def field_framing(field: ProtobufField, number: int) -> Framing:
     """Return the framing of a field: its tag in front of a value, nothing where there is none."""
     return framing(tag(number, field.wire_type), b"", zigzag=False)
-
-
-def _no_images(count: int) -> pa.BinaryArray:
-    return pa.repeat(pa.scalar(b"", pa.binary()), count)
 
 
 def _map(told: Mapping[str, str]) -> bytes:

@@ -70,8 +70,9 @@ def require_registered(table: TableSchema, registered: RegisteredSchemas, form: 
         DecodeError: it is another.
     """
     if found != registered.form:
+        name = form.removesuffix(" Schema")
         raise DecodeError(
-            f"rows of {table.full_name} have other columns than the {form} schema {registered.value} that was "
+            f"rows of {table.full_name} have other columns than the {name} schema {registered.value} that was "
             f"registered for {registered.topic} when their batch was planned",
             hint="Two versions of databus move the flow: run one everywhere. If not, report it.",
         )

@@ -24,7 +24,7 @@ from databus.rows.violation_bits import MARKS
 from databus.rows.violations import ImageMarks
 from databus.runtime.beside.replay import ReplayOutcome, outcome_of, require_all, require_confirmed
 from databus.runtime.context import FlowSession
-from databus.runtime.direct.lane import gathered, image_columns
+from databus.runtime.direct.lane import SinkForm, gathered, image_columns, takers_of
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.required import encoder_of, require_direct_values, require_lane
 from databus.runtime.direct.row_checks import held_rows, holding, image_marks, without_rows
@@ -36,6 +36,7 @@ from databus.runtime.routing import route_of
 from databus.runtime.sink_outage.outage import naming
 from databus.runtime.spark.errors import engine_errors
 from databus.runtime.tables.hidden_loss import require_again
+from databus.runtime.tables.sink_views import seen_by
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,22 @@ class LookTask:
 
     @staticmethod
     def _takes(taker: Taker, route: str, op: str) -> bool:
-        return op in taker.ops and any(fnmatchcase(route, pattern) for pattern in taker.routes)
+        return op in taker.offered and any(fnmatchcase(route, pattern) for pattern in taker.routes)
+
+
+@dataclass(frozen=True)
+class SinkLookTask:
+    """Task that reads chosen rows and names those that reach a sink through transforms of its own; writes nothing.
+
+    Attributes:
+        task: the sink's.
+    """
+
+    task: DirectTask
+
+    def write(self, slot: int) -> frozenset[str]:  # noqa: ARG002 - a task is asked for a slot
+        """Return the event ids of the rows that the sink is given, or that its own transforms hold back."""
+        return self.task.reaching()
 
 
 def replay_decoded(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping[str, str]) -> ReplayOutcome:
@@ -130,8 +146,9 @@ def replay_decoded(session: FlowSession, plan: Plan, source: SourcePlan, wanted:
     """
     flow = session.flow
     require_lane(flow, source)
-    if flow.transforms:
-        require_again(session, source, without_rows(flow, source.tables))
+    for view in (session, *session.sink_views().values()):
+        if view.flow.transforms:
+            require_again(view, source, without_rows(view.flow, source.tables))
     try:
         with engine_errors():
             return _replay(session, plan, source, wanted)
@@ -142,7 +159,7 @@ def replay_decoded(session: FlowSession, plan: Plan, source: SourcePlan, wanted:
 
 def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping[str, str]) -> ReplayOutcome:
     flow, live = session.flow, replace(plan, flow=session.flow.name)
-    takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
+    takers = takers_of(session)
     columns, marks, program = image_columns(flow, source), image_marks(flow, source), row_program(flow, source)
     splits = cast("Sequence[DirectSplit]", splits_of(session, source))
     look = LookTask(flow, source, _chosen(splits, wanted), columns, marks, takers, program)
@@ -154,23 +171,30 @@ def _replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mappin
         name = spec.sink_name
         if name not in session.sinks:
             continue
-        takes[name] = frozenset(e for e, by in found.takes.items() if by[number] and wanted[e] in (CHECK, name))
-        sink = session.sinks[name]
+        sink, form = session.sinks[name], SinkForm.of(flow, spec, source)
+        offered = frozenset(e for e, by in found.takes.items() if by[number] and wanted[e] in (CHECK, name))
         with naming(name):
             task = DirectTask(
                 flow,
                 source,
-                cast("tuple[DirectSplit, ...]", _chosen(splits, takes[name])),
-                columns,
+                cast("tuple[DirectSplit, ...]", _chosen(splits, offered)),
+                form.columns,
                 marks,
                 takers,
                 number,
                 False,
-                encoder_of(cast("DirectSink", sink), live, flow, source),
+                encoder_of(cast("DirectSink", sink), live, seen_by(flow, spec), source),
                 sink.writer(plan),
-                program=program,
+                program=form.program,
                 tells_transactions=False,
+                flow_form=form.of_flow,
             )
+            if form.of_flow is not None:
+                look_of_sink = cast("DirectTask", SinkLookTask(task))
+                (reaching,) = cast("list[frozenset[str]]", session.slots.run(look_of_sink, 1))
+                # A row that a check holds again is the check's, whatever the sink would make of it.
+                offered &= reaching | {e for e, ends in found.state.items() if ends != RowState.DISPATCHED}
+            takes[name] = offered
             sent = gathered(name, session.slots.run(task, plan.sinks[name].slots))
         require_confirmed(flow, name, sent)
         done.append(sent)

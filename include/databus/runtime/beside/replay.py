@@ -21,12 +21,14 @@ from databus.core.trace import chunk_of
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.copies import any_taken_by, row_id, taken_by, written_rows
-from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows
+from databus.runtime.dispatch import MINE, REFUSED, Dispatched, dispatch, quarantined_rows, shares_of
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
+from databus.runtime.sink_rows import CheckedRows, changes_of_sink, rows_of_sink, with_stored_images
 from databus.runtime.spark.errors import engine_errors
 from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.tables.hidden_loss import require_again
+from databus.runtime.tables.sink_views import seen_by
 from databus.runtime.transform import transform
 
 if TYPE_CHECKING:
@@ -109,9 +111,10 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     """
     pinned: dict[str, SinkPlan] = {}
     standing = session.store.load(session.flow.name)
-    tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
-        require_unreserved(session.flow, spec, tables, source.tables)
+        view = seen_by(session.flow, spec)
+        tables = written_tables(view, source.tables)
+        require_unreserved(view, spec, tables, source.tables)
         outputs = outputs_of(session.flow, spec, tables)
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))
@@ -142,7 +145,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
     live = replace(plan, flow=flow.name)
     with engine_errors():
         rows, splits = read(session, source)
-        changes = transform(flow, rows, source)
+        changes = with_stored_images(flow, transform(flow, rows, source))
         require_again(session, source, changes)
         anywhere = F.lit(False)
         for name, sink in session.sinks.items():
@@ -151,6 +154,9 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         for event_id in wanted:
             entries.setdefault(row_id(flow, event_id), []).append(event_id)
         checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(entries)))
+        of_flow = CheckedRows(checked, changes)
+        for name, view in session.sink_views().items():
+            require_again(view, source, changes_of_sink(flow, session.sink_spec(name), session.sinks[name], of_flow))
         written = written_rows(flow, checked)
         table = F.concat_ws(".", "database", "table").alias("name")
         taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
@@ -162,16 +168,21 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         done, names = [], counts.table_names(source)
         takes: dict[str, frozenset[str]] = {}
         for number, (name, sink) in enumerate(session.sinks.items()):
+            spec, offered = session.sink_spec(name), [row for row in found if row[f"to_{number}"]]
+            frame = written
+            if spec.transforms:
+                frame = rows_of_sink(flow, spec, sink, of_flow)
+                shares = shares_of(flow, (spec, sink))
+                offered = frame.where(shares[MINE] | shares[REFUSED]).select("event_id", check.STATE).collect()
             given = {
-                row["event_id"]: [event_id for event_id in meant[row["event_id"]] if wanted[event_id] in (CHECK, name)]
-                for row in found
-                if row[f"to_{number}"]
+                row["event_id"]: [each for each in _meant(flow, row, entries) if wanted[each] in (CHECK, name)]
+                for row in offered
             }
             takes[name] = frozenset(event_id for entries in given.values() for event_id in entries)
             sent_ids = sorted(event_id for event_id, entries in given.items() if entries)
-            share: DataFrame = written.where(F.col("event_id").isin(*sent_ids) if sent_ids else F.lit(False))
+            share: DataFrame = frame.where(F.col("event_id").isin(*sent_ids) if sent_ids else F.lit(False))
             renamed: Any = _ReplaySink(sink, live, plan)
-            sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
+            sent = dispatch(flow, plan, share, (spec, renamed), names, splits)
             require_confirmed(flow, name, sent)
             done.append(sent)
         held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()

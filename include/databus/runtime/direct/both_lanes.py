@@ -12,19 +12,26 @@ from typing import TYPE_CHECKING, Any
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.errors.root import DatabusError
-from databus.core.events import RowState
 from databus.core.protocols.optional_sink import FormEncoder, ImageEncoder
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import NO_SCHEMA
 from databus.rows.former_columns import former_columns_named
-from databus.runtime.check import STATE
-from databus.runtime.copies import taken_by
-from databus.runtime.counts import aggregates, sink_aggregates, table_names
+from databus.rows.violation_bits import FLOW_OP
+from databus.runtime.counts import aggregates, sink_aggregates, sink_counts, table_names
 from databus.runtime.direct.lane import DirectTasks, gathered, held_by_sink
 from databus.runtime.direct.task import DirectTask
-from databus.runtime.dispatch import Dispatched, log_order, observation, writing_order
+from databus.runtime.dispatch import (
+    MINE,
+    Dispatched,
+    log_order,
+    observation,
+    shares_of,
+    with_own_rows,
+    writing_order,
+)
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
+from databus.runtime.sink_rows import CheckedRows, rows_of_sink
 from databus.sources.split_rows import SplitOfTables, of_tables
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ def dispatch_both(
     session: FlowSession,
     batch: PlannedBatch,
     shared: SharedBatch,
-    checked: DataFrame,
+    checked: CheckedRows,
     passed: frozenset[str] | None = None,
 ) -> tuple[dict[str, Dispatched], tuple[RejectedRow, ...]]:
     """Write a batch, slot by slot its rows of both lanes as one stream in log order.
@@ -97,10 +104,12 @@ def dispatch_both(
     for name in writing_order(session.flow, batch.plan, session.sinks):
         with naming(name):
             job = _SinkJob(session, batch, name, tasks.of_sink(name, keeps_held=not done))
-            answers, seen = job.run(checked)
+            rows = rows_of_sink(session.flow, session.sink_spec(name), session.sinks[name], checked)
+            answers, seen = job.run(rows)
             direct = gathered(name, [(receipt, counts) for receipt, counts, _ in answers])
             held += held_by_sink(name, [(receipt, counts) for receipt, counts, _ in answers], passed)
-            done[name] = _together(name, table_names(batch.source), direct, seen, [given for _, _, given in answers])
+            spark = _of_spark(job, rows, direct, seen, [given for _, _, given in answers])
+            done[name] = _together(direct, spark)
     return done, held
 
 
@@ -113,18 +122,18 @@ class _SinkJob:
     name: str
     task: DirectTask
 
-    def run(self, checked: DataFrame) -> tuple[list[_Answer], Counter[str]]:
+    def run(self, rows: DataFrame) -> tuple[list[_Answer], Counter[str]]:
         """Write all slots; return their answers, and what the pass over Spark's rows observed."""
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F  # noqa: N812
 
         flow, plan, names = self.session.flow, self.batch.plan, table_names(self.batch.source)
         spec, sink = self.session.sink_spec(self.name), self.session.sinks[self.name]
-        mine = (F.col(STATE) == RowState.DISPATCHED) & taken_by(sink, spec)
+        shares = shares_of(flow, (spec, sink))
         seen = Observation(f"{self.name}-{plan.batch}")
-        figures = (*aggregates(flow, names), *sink_aggregates(names, mine))
+        op = FLOW_OP if spec.transforms else ""
+        figures = (*aggregates(flow, names, op_column=op), *sink_aggregates(names, shares))
         with former_columns_named(f"sink {self.name}"):
-            encoded = sink.encode(checked.observe(seen, *figures).where(mine), plan)
+            encoded = sink.encode(rows.observe(seen, *figures).where(shares[MINE]), plan)
         slots = plan.sinks[self.name].slots
         answers = answers_of(with_heads(self.session.spark, encoded, slots), self.task)
         for answer in answers:
@@ -135,7 +144,7 @@ class _SinkJob:
                 f"sink {self.name}: {len(answers)} tasks answered for slots "
                 f"{sorted(receipt.slot for receipt, _, _ in answers)} of {slots}"
             )
-        return answers, observation(seen, checked, figures)
+        return answers, observation(seen, rows, figures)
 
 
 _Answer = tuple[WriteReceipt, "TaskCounts", int]
@@ -192,18 +201,24 @@ def shared_task(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     return run
 
 
-def _together(
-    sink: str, names: Sequence[str], direct: Dispatched, seen: Counter[str], given: Sequence[int]
+def _of_spark(
+    job: _SinkJob, rows: DataFrame, direct: Dispatched, seen: Counter[str], given: Sequence[int]
 ) -> Dispatched:
-    """Add what both lanes counted.
+    """Return Spark's share of a sink's rows, with the receipts of both.
 
     Raises:
         ReconciliationError: the slots were not given the rows that Spark counted for the sink.
     """
-    by_table = {name: seen[f"{number}_mine"] for number, name in enumerate(names) if seen[f"{number}_mine"]}
-    if sum(given) != sum(by_table.values()):
-        raise ReconciliationError(f"sink {sink}: its slots were given {given} rows of Spark's {sum(by_table.values())}")
+    names, spec = table_names(job.batch.source), job.session.sink_spec(job.name)
+    counted = sum(sink_counts(names, seen, MINE).values())
+    if sum(given) != counted:
+        raise ReconciliationError(f"sink {job.name}: its slots were given {sum(given)} rows of Spark's {counted}")
+    return with_own_rows(job.session.flow, spec, Dispatched(direct.receipts, seen, {}), rows, names)
+
+
+def _together(direct: Dispatched, spark: Dispatched) -> Dispatched:
+    """Add what both lanes counted."""
     observed, whole = Counter(direct.observed), Counter(direct.given)
-    observed.update(seen)
-    whole.update(by_table)
-    return Dispatched(direct.receipts, observed, dict(whole))
+    observed.update(spark.observed)
+    whole.update(spark.given)
+    return Dispatched(spark.receipts, observed, dict(whole))

@@ -9,6 +9,7 @@ which some tables go through Spark.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -16,23 +17,25 @@ from typing import TYPE_CHECKING, cast
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors.batch import ReconciliationError
 from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
 from databus.core.protocols.optional_sink import DirectSink
 from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
-from databus.runtime.direct.reasons import refusal, row_program
+from databus.runtime.direct.reasons import refusal, row_program, sink_program
 from databus.runtime.direct.required import encoder_of
 from databus.runtime.direct.row_checks import image_marks, without_rows
 from databus.runtime.direct.row_counts import Taker, TaskCounts
-from databus.runtime.direct.spark_tables import SparkTables, TellingProgram, spark_tables
+from databus.runtime.direct.spark_tables import SparkTables, spark_tables, telling
 from databus.runtime.direct.task import Columns, DirectTask
-from databus.runtime.dispatch import Dispatched, writing_order
+from databus.runtime.dispatch import Dispatched, with_own_shares, writing_order
 from databus.runtime.plan import PlannedBatch
 from databus.runtime.read import splits_of
 from databus.runtime.sink_outage.outage import naming
+from databus.runtime.tables.sink_views import seen_by
 
 if TYPE_CHECKING:
-    from databus.rows.row_program import RowProgram
+    from databus.rows.row_program import RowProgram, SinkProgram
     from databus.rows.violations import ImageMarks
 
 
@@ -106,6 +109,7 @@ class DirectTasks:
         columns: see `image_columns`.
         marks: what row checks say of images.
         program: what transforms do with rows and values.
+        apart: tables whose rows go through Spark.
     """
 
     session: FlowSession
@@ -115,6 +119,7 @@ class DirectTasks:
     columns: Columns
     marks: ImageMarks | None
     program: RowProgram | None
+    apart: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -138,8 +143,8 @@ class DirectTasks:
         read = cast("Sequence[DirectSplit]", splits_of(session, planned)) if splits is None else splits
         mine = replace(planned, tables=tuple(t for t in planned.tables if t.full_name not in apart))
         program = row_program(flow, planned, apart)
-        told = None if program is None else TellingProgram(program)
-        return cls(session, batch, passed, tuple(read), image_columns(flow, planned), image_marks(flow, mine), told)
+        columns, marks = image_columns(flow, planned), image_marks(flow, mine)
+        return cls(session, batch, passed, tuple(read), columns, marks, telling(program), apart)
 
     def of_sink(self, name: str, *, keeps_held: bool) -> DirectTask:
         """Return a sink's task.
@@ -152,22 +157,56 @@ class DirectTasks:
 
         session, flow, plan = self.session, self.session.flow, self.batch.plan
         sink = session.sinks[name]
-        encoder = encoder_of(cast("DirectSink", sink), plan, flow, self.batch.source)
+        spec = session.sink_spec(name)
+        encoder = encoder_of(cast("DirectSink", sink), plan, seen_by(flow, spec), self.batch.source)
         kind = DirectTask if self.passed else task_type(self.splits, encoder)  # raw records are not looked into
+        form = SinkForm(self.columns, self.program)
+        if spec.transforms or spec.takes_numbers_alone():
+            form = SinkForm.of(flow, spec, self.batch.source, self.apart)
         return kind(
             flow=flow,
             planned=self.batch.source,
             splits=self.splits,
-            columns=self.columns,
+            columns=form.columns,
             marks=self.marks,
-            takers=tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks),
-            mine=next(number for number, spec in enumerate(flow.sinks) if spec.sink_name == name),
+            takers=takers_of(session),
+            mine=flow.sinks.index(spec),
             keeps_held=keeps_held,
             encoder=encoder,
             writer=sink.writer(plan),
             passed=self.passed,
-            program=self.program,
+            program=form.program,
+            flow_form=form.of_flow,
         )
+
+
+@dataclass(frozen=True)
+class SinkForm:
+    """Columns and values of the rows that a sink is given.
+
+    Attributes:
+        columns: see `image_columns`.
+        program: what transforms do with rows and values.
+        of_flow: both as the flow leaves them, of a sink with transforms of its own; None of others.
+    """
+
+    columns: Columns
+    program: RowProgram | SinkProgram | None
+    of_flow: tuple[Columns, RowProgram | None] | None = None
+
+    @classmethod
+    def of(cls, flow: Flow, spec: SinkSpec, planned: SourcePlan, apart: frozenset[str] = frozenset()) -> SinkForm:
+        """Return the form of a sink's rows, without the tables `apart`, whose rows go through Spark."""
+        plain = image_columns(flow, planned), telling(row_program(flow, planned, apart))
+        if not spec.transforms and not spec.takes_numbers_alone():
+            return cls(*plain)
+        program = telling(sink_program(flow, spec, planned, apart))
+        return cls(image_columns(seen_by(flow, spec), planned), program, plain)
+
+
+def takers_of(session: FlowSession) -> tuple[Taker, ...]:
+    """Return what each sink of a flow takes."""
+    return tuple(Taker.of(spec, session.every_sink[spec.sink_name]) for spec in session.flow.sinks)
 
 
 def held_by_sink(
@@ -186,9 +225,14 @@ def gathered(sink: str, answers: Sequence[tuple[WriteReceipt, TaskCounts]]) -> D
     """
     receipts = tuple(sorted((receipt for receipt, _ in answers), key=lambda receipt: receipt.slot))
     observed = answers[0][1]
-    if any((seen.read, seen.mine) != (observed.read, observed.mine) for _, seen in answers):
+    if any(_seen(seen) != _seen(observed) for _, seen in answers):
         raise ReconciliationError(f"sink {sink}: the tasks of its slots did not read the same rows")
     given, whole = [seen.given for _, seen in answers], sum(observed.mine.values())
     if sum(given) != whole:
         raise ReconciliationError(f"sink {sink}: its slots were given {given} rows of {whole}")
-    return Dispatched(receipts, observed.read, dict(observed.mine))
+    behind = with_own_shares(receipts, observed.left_out, [row for _, seen in answers for row in seen.refusals])
+    return Dispatched(behind, observed.read, dict(observed.mine + observed.refused))
+
+
+def _seen(counts: TaskCounts) -> tuple[Counter[str], ...]:
+    return counts.read, counts.mine, counts.left_out, counts.refused

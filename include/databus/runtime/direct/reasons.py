@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.flow_specs import TransformSpec
+from databus.core.flow_specs import SinkSpec, TransformSpec
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.hidden import Hidden
-from databus.runtime.direct.row_checks import unmarked, without_rows
+from databus.runtime.direct.row_checks import holding, unmarked, without_rows
+from databus.runtime.tables.sink_views import own_transforms, seen_by, transforms_anywhere, views_of
 
 if TYPE_CHECKING:
+    from databus.rows.row_program import SinkProgram
     from databus.runtime.direct.compilation import CompiledRows, TableProgram
+    from databus.runtime.direct.row_fates import TableHolding
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def refusal(flow: Flow) -> str:
         return 'lane="spark" says so'
     if not flow.source.direct:
         return f"source {flow.source.kind} has rows for Spark alone"
-    for transform in flow.transforms:
+    for transform in transforms_anywhere(flow):
         if not transform.compilable() and (transform.most_copies > 1 or not _leaves_tables_alone(transform)):
             return _by_spark(transform)
     for sink in flow.sinks:
@@ -73,9 +76,10 @@ def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, .
     if why:
         return (TableLane("", "spark", why),)
     reasons: dict[str, str] = {}
-    for schema, found in _programs(flow, tables):
-        reason = found if isinstance(found, str) else unmarked(flow, schema)
-        reasons[schema.full_name] = reasons.get(schema.full_name) or reason
+    for view in views_of(flow):
+        for schema, found in _programs(view, tables):
+            reason = found if isinstance(found, str) else unmarked(flow, schema) if view is flow else ""
+            reasons[schema.full_name] = reasons.get(schema.full_name) or reason
     _join(flow, reasons)
     return tuple(TableLane(table, "spark" if why else "direct", why) for table, why in reasons.items())
 
@@ -101,10 +105,61 @@ def row_program(flow: Flow, planned: SourcePlan, apart: Collection[str] = ()) ->
         TransformError: what the transform raises in Spark's lane too.
         NotCompiledError: a table's rows ask for Spark's lane.
     """
-    if all(spec.by_table for spec in flow.transforms):
-        return None
+    programs = _required(flow, planned, apart)
+    return _rows_of(programs) if programs else None
+
+
+def sink_program(
+    flow: Flow, spec: SinkSpec, planned: SourcePlan, apart: Collection[str] = ()
+) -> CompiledRows | SinkProgram | None:
+    """Return the program of a plan's rows as a sink has them; that of the flow where its own look at no value.
+
+    What has no place in the sink's form is held back for it.
+
+    Raises:
+        TransformError, NotCompiledError: as `row_program`.
+    """
+    before, both = _required(flow, planned, apart), _required(seen_by(flow, spec), planned, apart)
+    numbers = _held_numbers(both) if spec.takes_numbers_alone() else {}
+    if not numbers and all(each.by_table for each in own_transforms(flow, spec)):
+        return _rows_of(before) if before else None
+    from databus.rows.row_program import SinkProgram
+
+    behind = {
+        number: replace(
+            program,
+            steps=(
+                *program.steps[len(before[number].steps) if number in before else 0 :],
+                *numbers.get(number, ()),
+            ),
+        )
+        for number, program in both.items()
+    }
+    return SinkProgram(_rows_of(before) if before else None, _rows_of(behind), holding(flow))
+
+
+def _held_numbers(programs: Mapping[int, TableProgram]) -> dict[int, tuple[TableHolding, ...]]:
+    """Return schema_id → step that holds back rows with a computed number that is none."""
+    from databus.rows.frames.computed import ADDED
+    from databus.runtime.direct.row_fates import NotFinite, TableHolding
+
+    found: dict[int, tuple[TableHolding, ...]] = {}
+    for number, program in programs.items():
+        shown = (each for each in program.columns if each.column.spark_type in ("float", "double"))
+        columns = tuple(NotFinite(each.column.name.lstrip(ADDED), each.program) for each in shown)
+        if columns:
+            found[number] = (TableHolding("json_number", columns),)
+    return found
+
+
+def _rows_of(programs: Mapping[int, TableProgram]) -> CompiledRows:
     from databus.runtime.direct.compilation import CompiledRows
 
+    return CompiledRows(programs)
+
+
+def _required(flow: Flow, planned: SourcePlan, apart: Collection[str]) -> dict[int, TableProgram]:
+    """Return schema_id → program of the tables of a plan that have one."""
     programs: dict[int, TableProgram] = {}
     for schema, found in _programs(flow, planned.tables):
         if schema.full_name in apart:
@@ -113,20 +168,24 @@ def row_program(flow: Flow, planned: SourcePlan, apart: Collection[str] = ()) ->
             raise NotCompiledError(found)
         if found is not None:
             programs[schema.schema_id] = found
-    return CompiledRows(programs) if programs else None
+    return programs
 
 
 _Programs = Sequence[tuple[TableSchema, "TableProgram | str | None"]]
-_last: tuple[Flow | None, Sequence[TableSchema], _Programs] = (None, (), ())
+_KEPT = 16
+_last: dict[int, tuple[Flow, Sequence[TableSchema], _Programs]] = {}
 
 
 def _programs(flow: Flow, tables: Sequence[TableSchema]) -> _Programs:
     """Return each table with its program, None where it has none, or the reason why there cannot be one."""
-    global _last  # noqa: PLW0603 - asked several times of each batch, and batches of a flow have the same tables
-    flow_before, tables_before, found = _last
+    # Asked several times of each batch, and batches of a flow have the same tables.
+    flow_before, tables_before, found = _last.get(id(flow), (None, (), ()))
     if flow_before is not flow or tables_before != tables:
         found = tuple(_compiled(flow, tables))
-        _last = (flow, tables, found)
+        _last.pop(id(flow), None)
+        while len(_last) >= _KEPT:
+            _last.pop(next(iter(_last)))
+        _last[id(flow)] = (flow, tables, found)
     return found
 
 

@@ -19,7 +19,14 @@ _HINT = 'Take it out, or use format="json", types="iso" and envelope="debezium" 
 
 
 def encoder_of(sink: DirectSink, plan: Plan, flow: Flow, planned: SourcePlan) -> DirectEncoder:
-    """Return a sink's encoder for the tables of a plan."""
+    """Return a sink's encoder for the tables of a plan.
+
+    Args:
+        sink: the sink, open.
+        plan: the plan.
+        flow: the flow as the sink sees it.
+        planned: the source's plan.
+    """
     encoder = sink.encoder(plan)
     if isinstance(encoder, FormEncoder) and encoder.values is not None:
         return encoder.of_tables(written_tables(flow, planned.tables))

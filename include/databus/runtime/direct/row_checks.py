@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from databus.checks.row_check import RowCheck
-from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.receipts import CHECK, RejectedRow
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
-from databus.rows.violation_bits import MARKS, MOST_CHECKS, UNJUDGED
+from databus.rows.violation_bits import HELD_FOR_SINK, MARKS, MOST_CHECKS, UNJUDGED
 from databus.runtime.check import row_checks
 
 if TYPE_CHECKING:
@@ -91,21 +91,27 @@ def holding(flow: Flow) -> int:
     return sum(1 << bit for bit, check in enumerate(row_checks(flow)) if check.severity == "quarantine")
 
 
-def held_rows(flow: Flow, rows: pa.RecordBatch) -> list[RejectedRow]:
-    """Return rows of the direct lane as the quarantine keeps them."""
+def held_rows(flow: Flow, rows: pa.RecordBatch, sink: str = "") -> list[RejectedRow]:
+    """Return rows of the direct lane as the quarantine keeps them.
+
+    Args:
+        flow: the flow.
+        rows: the rows.
+        sink: name of the sink whose own transforms hold them back; "" where checks or the flow's transforms do.
+    """
     from databus.rows.image_form import PLAIN  # loads kernels, which a task with rows has
 
     names = [check.check_name for check in row_checks(flow)]
     images = PLAIN if PLAIN.keys() <= set(rows.schema.names) else ("before", "after")
     wanted = ("event_id", "database", "table", "key", "log", "place", "op", *images)
-    causes = _causes(names, rows)
+    causes = rows[HELD_FOR_SINK].to_pylist() if sink else _causes(names, rows)
     return [
         RejectedRow(
             event_id,
             f"{database}.{table}",
             None if key is None else key.decode(),
             cause,
-            "check",
+            sink or CHECK,
             f"{file}:{position}",
             f'{{"op":{json.dumps(op)},"before":{_json(before)},"after":{_json(after)}}}',
         )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,15 @@ from databus.core.batches.counts import STATEMENTS
 from databus.core.batches.receipts import RejectedRow
 from databus.core.events import Op, RowState
 from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
+from databus.core.protocols.sink import Sink
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
-from databus.rows.violation_bits import MARKS, UNJUDGED
+from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
 from databus.runtime.check import row_checks
 from databus.runtime.counts import table_names
 from databus.runtime.direct.row_checks import held_rows, holding
-from databus.runtime.routing import route_of
+from databus.runtime.routing import changes_ops, offered_ops, route_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,10 +40,22 @@ class Taker:
     Attributes:
         routes: its fnmatch patterns.
         ops: the operations it accepts.
+        changing: whether its own transforms may make a delete or an insert of an update.
     """
 
     routes: tuple[str, ...]
     ops: frozenset[str]
+    changing: bool = False
+
+    @classmethod
+    def of(cls, spec: SinkSpec, sink: Sink) -> Taker:
+        """Return what a sink takes."""
+        return cls(spec.routes, sink.accepts(), changes_ops(spec))
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """Operations of the rows that reach the sink's own transforms."""
+        return offered_ops(self.ops, changing=self.changing)
 
 
 @dataclass
@@ -53,6 +67,8 @@ class TaskCounts:
         mine: rows the sink takes, by table.
         given: rows handed to this task's writer.
         held: rows that checks hold back; kept by one task of a batch alone.
+        left_out: rows that the sink's own transforms leave out, by table.
+        refused: rows that these hold back, by table; `refusals` are the rows, as one task of a sink brings them.
         offsets: of raw records' partitions, how many were passed.
     """
 
@@ -60,11 +76,24 @@ class TaskCounts:
     mine: Counter[str] = field(default_factory=Counter)
     given: int = 0
     held: list[RejectedRow] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    refusals: list[RejectedRow] = field(default_factory=list)
     offsets: int = 0
 
 
 class RowCounter:
-    """Counts the rows of one task on their way, and picks those that its sink takes."""
+    """Counts the rows of one task on their way, and picks those that its sink takes.
+
+    Args:
+        flow: the flow.
+        planned: the source's plan.
+        takers: what each sink of the flow takes.
+        mine: which of the takers is the task's sink.
+        keeps: which rows are collected as the quarantine keeps them: those that checks hold back ("held"), those that
+            the sink's own transforms do ("refused"), or none.
+        passed: see `dispatch_direct`.
+    """
 
     def __init__(
         self,
@@ -73,7 +102,7 @@ class RowCounter:
         takers: tuple[Taker, ...],
         mine: int,
         *,
-        keep_held: bool = False,
+        keeps: Literal["", "held", "refused"] = "",
         passed: frozenset[str] | None = None,
     ):
         import pyarrow as pa
@@ -82,7 +111,7 @@ class RowCounter:
         self._orders: TransactionOrders | None = None
         self._flow, self._takers, self._mine = flow, takers, mine
         self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
-        self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held
+        self._checks, self._holding, self._keeps = row_checks(flow), holding(flow), keeps
         names = table_names(planned)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._tables = {schema.schema_id: schema for schema in planned.tables}
@@ -109,7 +138,8 @@ class RowCounter:
         self.observed.read["changes"] += int(np.count_nonzero(changes & (np.asarray(rows["part"]) == 0)))
         group, tables = _groups(rows, schema_id, self._tables)
         routes = [route_of(self._flow, table) for table in tables]
-        accepted = [_accepted(rows, group, routes, taker) for taker in self._takers]
+        ops = rows[FLOW_OP] if FLOW_OP in rows.schema.names else rows["op"]
+        accepted = [_accepted(ops, taker.offered, group, routes, taker) for taker in self._takers]
         taken = np.logical_or.reduce(accepted)
         marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
         held = taken & held_back(rows, marks, self._holding)
@@ -117,22 +147,43 @@ class RowCounter:
         if self._passed is not None:  # of a sink that is behind, what it alone lacks
             before = np.asarray(pc.is_in(rows["event_id"], self._passed))
             held, kept = held | before, held & accepted[self._mine] & ~before
+        mine, refused = self._behind_own(rows, accepted[self._mine] & ~held)
         for number, table in enumerate(tables):
             here = group == number
             name = table.full_name if table.schema_id >= 0 else STATEMENTS
             self._add(name, RowState.DISPATCHED, here & taken & ~held)
             self._add(name, RowState.QUARANTINED, here & held)
             self._add(name, RowState.FILTERED, here & ~taken & ~held)
-            self._judge(name, rows, here, marks)
-            if mine := int(np.count_nonzero(here & accepted[self._mine] & ~held)):
-                self.observed.mine[name] += mine
+            self._judge(name, ops, here, marks)
+            of_sink = here & accepted[self._mine] & ~held
+            shares = (self.observed.mine, mine), (self.observed.refused, refused)
+            for counter, rows_of in (*shares, (self.observed.left_out, of_sink & ~mine & ~refused)):
+                if found := int(np.count_nonzero(here & rows_of)):
+                    counter[name] += found
         routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
-        if self._keep_held and kept.any():
+        if self._keeps == "held" and kept.any():
             self.observed.held += held_rows(self._flow, rows.filter(pa.array(kept)))
         if self._orders is not None:
-            routed = self._orders.numbered(routed, accepted[self._mine], held)
-        chosen = accepted[self._mine] & ~held
-        return routed if chosen.all() else routed.filter(pa.array(chosen))
+            held = (held & accepted[self._mine]) | refused
+            routed = self._orders.numbered(routed, mine | held, held)
+        return routed if mine.all() else routed.filter(pa.array(mine))
+
+    def _behind_own(
+        self, rows: pa.RecordBatch, reached: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which rows the sink takes behind its own transforms, and which these hold back, of those reached."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if FLOW_OP not in rows.schema.names:
+            return reached, np.zeros(rows.num_rows, np.bool_)
+        taker = self._takers[self._mine]
+        left = reached & np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+        refused = left & np.asarray(rows[HELD_FOR_SINK].is_valid())
+        if self._keeps == "refused" and refused.any():
+            sink = self._flow.sinks[self._mine].sink_name
+            self.observed.refusals += held_rows(self._flow, rows.filter(pa.array(refused)), sink)
+        return left & ~refused, refused
 
     def count_raw(self, table: TableSchema, kept: int, left_out: int) -> bool:
         """Count raw records of a table; return whether the sink takes those that are kept."""
@@ -153,7 +204,7 @@ class RowCounter:
     def _add(self, name: str, state: RowState, rows: npt.NDArray[np.bool_]) -> None:
         self.observed.read[f"{self._numbers[name]}_{state}"] += int(np.count_nonzero(rows))
 
-    def _judge(self, name: str, rows: pa.RecordBatch, here: npt.NDArray[np.bool_], marks: Ints) -> None:
+    def _judge(self, name: str, ops: pa.Array, here: npt.NDArray[np.bool_], marks: Ints) -> None:
         """Count the rows that checks look at, and those that violate each."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -161,7 +212,7 @@ class RowCounter:
         if not self._checks:
             return
         number = self._numbers[name]
-        looked_at = np.asarray(pc.is_in(rows["op"], pa.array(["c", "u", "r"]))) & here
+        looked_at = np.asarray(pc.is_in(ops, pa.array(["c", "u", "r"]))) & here
         self.observed.read[f"{number}_checked"] += int(np.count_nonzero(looked_at))
         for bit, check in enumerate(self._checks):
             if check.applies_to(name):
@@ -209,12 +260,12 @@ def _groups(
 
 
 def _accepted(
-    rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: list[str], taker: Taker
+    found: pa.Array, ops: frozenset[str], group: npt.NDArray[np.int32], routes: list[str], taker: Taker
 ) -> npt.NDArray[np.bool_]:
     """Return for each row whether a sink takes it, by route and operation."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     routed = np.array([any(fnmatchcase(route, pattern) for pattern in taker.routes) for route in routes], np.bool_)
-    accepted: npt.NDArray[np.bool_] = np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+    accepted: npt.NDArray[np.bool_] = np.asarray(pc.is_in(found, pa.array(sorted(ops), pa.string())))
     return accepted & routed[group]

@@ -96,6 +96,24 @@ class FlaggedInputs:
 
 
 @dataclass(frozen=True)
+class NotFinite:
+    """Values of a computed column that are NaN or infinite.
+
+    Attributes:
+        name: the column as the cause names it.
+        made: its values.
+    """
+
+    name: str
+    made: ColumnProgram
+
+    def of_images(self, images: BatchImages, needed: Mask) -> Mask:
+        """Return bool[images + 1], where that is so."""
+        finite = pc.fill_null(pc.is_finite(images.values(self.made, needed)), True)
+        return np.append(~finite.to_numpy(zero_copy_only=False), False)
+
+
+@dataclass(frozen=True)
 class TableHolding:
     """Rows of a table that a transform holds back.
 
@@ -105,7 +123,7 @@ class TableHolding:
     """
 
     kind: str
-    columns: tuple[Failing | FlaggedInputs, ...]
+    columns: tuple[Failing | FlaggedInputs | NotFinite, ...]
 
     def causes(self, images: BatchImages, before: Images, after: Images) -> dict[int, str]:
         """Return row → cause: "cast(amount, code)".

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
@@ -15,7 +15,7 @@ from databus.runtime.direct.reasons import refusal, table_lanes
 if TYPE_CHECKING:
     from databus.binlog.decoding.table_batch import TableBatch, Transactions
     from databus.expressions.errors import SparkNeededError
-    from databus.rows.row_program import FatedRows, RowProgram
+    from databus.rows.row_program import FatedRows, RowProgram, SinkProgram
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,22 @@ class TellingProgram:
         """Return the batch with the values that transforms replaced; see `RowProgram`."""
         with _named(batch):
             return self.program.shown(batch, transactions)
+
+
+@overload
+def telling(program: RowProgram | None) -> RowProgram | None: ...
+@overload
+def telling(program: RowProgram | SinkProgram | None) -> RowProgram | SinkProgram | None: ...
+def telling(program: RowProgram | SinkProgram | None) -> RowProgram | SinkProgram | None:
+    """Return a program whose errors of that kind name the table."""
+    if program is None:
+        return None
+    from databus.rows.row_program import SinkProgram
+
+    if isinstance(program, SinkProgram):
+        flow = None if program.flow is None else TellingProgram(program.flow)
+        return SinkProgram(flow, TellingProgram(program.own), program.holding)
+    return TellingProgram(program)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from databus.runtime.direct.transactions import TransactionStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from databus.rows.row_program import RowProgram
+    from databus.rows.row_program import RowProgram, SinkProgram
     from databus.rows.violations import ImageMarks
 
 AHEAD = 2
@@ -58,6 +58,8 @@ class DirectTask:
         passed: see `dispatch_direct`.
         program: see `databus.runtime.direct.reasons.row_program`.
         tells_transactions: whether a sink that writes transactions is given theirs; a replay's rows are in none.
+        flow_form: columns and program of the rows as the flow leaves them, of a sink with transforms of its own; None
+            of others.
     """
 
     flow: Flow
@@ -71,8 +73,9 @@ class DirectTask:
     encoder: DirectEncoder
     writer: SlotWriter
     passed: frozenset[str] | None = None
-    program: RowProgram | None = None
+    program: RowProgram | SinkProgram | None = None
     tells_transactions: bool = True
+    flow_form: tuple[Columns, RowProgram | None] | None = None
 
     def write(self, slot: int) -> tuple[WriteReceipt, TaskCounts]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -93,8 +96,10 @@ class DirectTask:
                 here, and not counted. None for none.
         """
         mine = self.keeps_held and slot == 0
-        keep_held = mine and not isinstance(self.encoder, ImageEncoder)
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
+        keep_held = mine and self.flow_form is None and not isinstance(self.encoder, ImageEncoder)
+        counter = RowCounter(
+            self.flow, self.planned, self.takers, self.mine, keeps="held" if keep_held else "", passed=self.passed
+        )
         encoded = self._encoded(slot, counter)
         ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
         with collector_at_rest(), closing(ahead), closing(ahead if beside is None else merged(ahead, beside)) as rows:
@@ -103,6 +108,8 @@ class DirectTask:
             receipt = self.writer.write(chain(first, rows), slot)
         if mine and not keep_held and counter.quarantined:
             counter.observed.held = self._held()
+        if slot == 0 and counter.observed.refused:
+            counter.observed.refusals = self._refusals()
         if self.planned.rows > _ROWS_BETWEEN_TRIMS:
             return_free_memory()
         return receipt, counter.observed
@@ -111,6 +118,16 @@ class DirectTask:
         """Read and encode everything of a slot and write nothing; return the rows."""
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
         return sum(rows.num_rows for rows in self._encoded(slot, counter))
+
+    def reaching(self) -> frozenset[str]:
+        """Return the event ids of the rows that the sink is given, or that its own transforms hold back."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keeps="refused", passed=self.passed)
+        given: set[str] = set()
+        for split in self.splits:
+            for rows in split.read_text(self.columns, self.marks, *_given(self.program)):
+                if rows.num_rows:
+                    given.update(counter.take(rows)["event_id"].to_pylist())
+        return frozenset(given | {row.event_id for row in counter.observed.refusals})
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         passed = 0
@@ -139,7 +156,7 @@ class DirectTask:
         if not isinstance(self.encoder, ImageEncoder):
             told = {} if values is None else {"values": values}
             for split in self.splits:
-                yield from split.read_text(self.columns, self.marks, *self._program, **told)
+                yield from split.read_text(self.columns, self.marks, *_given(self.program), **told)
             return
         form = replace(self.encoder.image_form(self.columns, self.marks), program=self.program)
         for split in self.splits:
@@ -152,16 +169,27 @@ class DirectTask:
 
     def _held(self) -> list[RejectedRow]:
         """Return the rows that checks hold back, read once more as JSON text."""
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=True, passed=self.passed)
-        for split in self.splits:
-            for rows in split.read_text(self.columns, self.marks, *self._program):
-                counter.take(rows)
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keeps="held", passed=self.passed)
+        columns, program = (self.columns, self.program) if self.flow_form is None else self.flow_form
+        self._count(counter, columns, program)
         return counter.observed.held
 
-    @property
-    def _program(self) -> tuple[RowProgram, ...]:
-        # Splits of another package may know of no program.
-        return () if self.program is None else (self.program,)
+    def _refusals(self) -> list[RejectedRow]:
+        """Return the rows that the sink's own transforms hold back, read once more as JSON text."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keeps="refused", passed=self.passed)
+        self._count(counter, self.columns, self.program)
+        return counter.observed.refusals
+
+    def _count(self, counter: RowCounter, columns: Columns, program: RowProgram | SinkProgram | None) -> None:
+        for split in self.splits:
+            for rows in split.read_text(columns, self.marks, *_given(program)):
+                if rows.num_rows:
+                    counter.take(rows)
+
+
+def _given(program: RowProgram | SinkProgram | None) -> tuple[RowProgram | SinkProgram, ...]:
+    # Splits of another package may know of no program.
+    return () if program is None else (program,)
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -57,35 +57,41 @@ def _newest(source: Source, after: Offset) -> SourcePlan | None:
 
 
 def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned: SourcePlan) -> list[DirectTask]:
-    from databus.runtime.direct.lane import image_columns, is_direct
+    from databus.runtime.direct.lane import SinkForm, is_direct, takers_of
     from databus.runtime.direct.raw_records import task_type
-    from databus.runtime.direct.reasons import row_program
     from databus.runtime.direct.required import encoder_of
     from databus.runtime.direct.row_checks import image_marks
-    from databus.runtime.direct.row_counts import Taker
     from databus.runtime.routing import outputs_of, prepare
     from databus.runtime.tables.column_lineage import written_tables
+    from databus.runtime.tables.sink_views import seen_by
 
     flow = session.flow
     if not is_direct(flow, planned):
         return []
-    tables = written_tables(flow, planned.tables)
+    views = {name: seen_by(flow, session.sink_spec(name)) for name in session.sinks}
+    tables = {name: written_tables(view, planned.tables) for name, view in views.items()}
     sinks: dict[str, SinkPlan] = {
-        name: prepare(sink, planned, outputs_of(flow, session.sink_spec(name), tables), known_outputs(checkpoint, name))
+        name: prepare(
+            sink, planned, outputs_of(flow, session.sink_spec(name), tables[name]), known_outputs(checkpoint, name)
+        )
         for name, sink in session.sinks.items()
     }
     plan = Plan(session.settings.installation, flow.name, 0, planned.range, sinks, "", session.clock.now())
-    takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     splits = cast("tuple[DirectSplit, ...]", tuple(source.splits(planned, 1)))
-    columns, marks, program = image_columns(flow, planned), image_marks(flow, planned), row_program(flow, planned)
+    marks = image_marks(flow, planned)
     nobody: Any = None
-    encoders = [encoder_of(cast("DirectSink", sink), plan, flow, planned) for sink in session.sinks.values()]
-    return [
-        task_type(splits, encoder)(
-            flow, planned, splits, columns, marks, takers, number, False, encoder, nobody, program=program
-        )
-        for number, encoder in enumerate(encoders)
-    ]
+    tasks = []
+    for number, spec in enumerate(each for each in flow.sinks if each.sink_name in views):
+        view = views[spec.sink_name]
+        encoder = encoder_of(cast("DirectSink", session.sinks[spec.sink_name]), plan, view, planned)
+        form = SinkForm.of(flow, spec, planned)
+        tasks.append(
+            task_type(splits, encoder)(
+                flow, planned, splits, form.columns, marks, takers_of(session), number, False, encoder, nobody,
+                program=form.program, flow_form=form.of_flow,
+            )
+        )  # fmt: skip
+    return tasks
 
 
 def _encode(task: DirectTask) -> int:

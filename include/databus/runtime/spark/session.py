@@ -80,8 +80,7 @@ def connect_session(url: str, identity: str) -> Any:
                 # which its server may have closed.
                 SparkSession._active_session.session = session  # noqa: SLF001
                 unheld(session.client).set_retry_policies(retry_policies())
-                for name, value in SESSION_CONF.items():
-                    session.conf.set(name, value)
+                session.conf._set_all(dict(SESSION_CONF), silent=False)  # noqa: SLF001 - by one request, not one for each
             except SparkConnectException as error:
                 if "INVALID_HANDLE" in str(error):  # closed, on a server that cannot clone
                     continue
@@ -118,6 +117,7 @@ def classic_session(master: str | None = None, conf: Mapping[str, str] | None = 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",
+        "spark.python.daemon.module": "databus.runtime.spark.worker_daemon",
         **SESSION_CONF,
         **(conf or {}),
     }

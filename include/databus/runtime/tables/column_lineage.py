@@ -13,7 +13,7 @@ from databus.checks.decodable import Decodable, RowFilterLacks
 from databus.checks.row_check import RowCheck
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.flow_specs import SinkSpec
+from databus.core.flow_specs import SinkSpec, TransformSpec
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.tables.schemas import TableSchema
@@ -21,6 +21,7 @@ from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import Field, fields_of
 from databus.runtime.check import row_checks
 from databus.runtime.routing import outputs_of
+from databus.runtime.tables.sink_views import own_transforms
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,9 @@ class ColumnLineage:
 
 
 def _lineage(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[TableLineage]:
-    walk = _Walk(flow, tables)
+    walk_of_flow = _Walk(flow, tables)
     for sink in flow.sinks:
+        walk = _Walk(flow, tables, own_transforms(flow, sink)) if sink.transforms else walk_of_flow
         for table, route in outputs_of(flow, sink, tables):
             output = sink.output_of(table, route, flow.name)
             if output is None:
@@ -68,7 +70,7 @@ _Path = tuple[str, tuple[ColumnStep, ...]]
 class _Walk:
     """The columns of tables on their way through the transforms, with the steps that each column took."""
 
-    def __init__(self, flow: Flow, tables: Sequence[TableSchema]) -> None:
+    def __init__(self, flow: Flow, tables: Sequence[TableSchema], own: Sequence[TransformSpec] = ()) -> None:
         self.unknown = ""
         self.filters: dict[int, list[FieldLineage]] = {t.schema_id: [] for t in tables}
         self._paths: dict[tuple[int, str], tuple[_Path, ...]] = {}
@@ -76,22 +78,29 @@ class _Walk:
         for table in tables:
             for column, label in flow.source.row_filter_columns(table):
                 self.filters[table.schema_id].append(FieldLineage("", column, (ColumnStep(label),)))
-        for spec in flow.transforms:
-            try:
-                for table in tables:
-                    self._judged(spec.label(), table, spec.judges(self._changes, table))
-                after = spec.columns_after(self._changes)
-            except NotImplementedError:
-                self.unknown = f"transform {spec.label()!r} does not say which columns its values come from"
-                return
-            self._rewritten(after, ColumnStep(spec.label(), spec.masking))  # type: ignore[arg-type] # the only one
-            self._changes = after  # type: ignore[assignment]
+        if not self._through(flow.transforms, tables):
+            return
         for check in row_checks(flow):
             # What a row filter is in want of was reported with the filter.
             if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, RowFilterLacks):
                 # Decodable looks at columns of the source, the others at what the transforms leave.
                 for table in tables if isinstance(check, Decodable) else self._changes.tables:
                     self._judged(f"check {check.check_name}", table, check.source_columns(self._changes, table))
+        self._through(own, tables)
+
+    def _through(self, transforms: Sequence[TransformSpec], tables: Sequence[TableSchema]) -> bool:
+        """Follow the columns through transforms; return whether each says what it makes of them."""
+        for spec in transforms:
+            try:
+                for table in tables:
+                    self._judged(spec.label(), table, spec.judges(self._changes, table))
+                after = spec.columns_after(self._changes)
+            except NotImplementedError:
+                self.unknown = f"transform {spec.label()!r} does not say which columns its values come from"
+                return False
+            self._rewritten(after, ColumnStep(spec.label(), spec.masking))  # type: ignore[arg-type] # the only one
+            self._changes = after  # type: ignore[assignment]
+        return True
 
     def fields(self, sink: SinkSpec, table: TableSchema) -> Iterator[FieldLineage]:
         """Yield the fields of a sink's output that come from a table, its record key's first."""

@@ -26,8 +26,8 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
     """
     retry, flow = Retry(patience_s, drain), session.flow
     goes_on = flow.on_zookeeper_loss != "stop"
-    if session.hidden is not None:
-        session.hidden.outlasting(retry, session.store.connected, goes_on=goes_on)
+    for memory in session.memories():
+        memory.outlasting(retry, session.store.connected, goes_on=goes_on)
     if not goes_on:
         yield replace(session, store=RetryingStore(session.store, retry), raw_store=session.store)
         return

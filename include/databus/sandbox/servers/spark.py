@@ -67,6 +67,7 @@ class SparkConnect(ServerDefaults):
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
             "spark.python.worker.reuse": "true",
+            "spark.python.daemon.module": "databus.runtime.spark.worker_daemon",
             "spark.ui.showConsoleProgress": "false",
         } | context.options.spark_conf
 

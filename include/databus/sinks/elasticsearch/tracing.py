@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from databus.core.connections import Connection
-from databus.core.trace import Change, ChangeSelector, Sighting, TraceExpiredError, TraceNotRecordedError
+from databus.core.trace import Change, ChangeSelector, RowImages, Sighting, TraceExpiredError, TraceNotRecordedError
 from databus.rows.versions import FILE_BITS, POSITION_BITS
 from databus.sinks.elasticsearch.client import where
 from databus.sinks.elasticsearch.documents import DELETED_FIELD, document_id
@@ -47,6 +47,14 @@ class DocumentReader:
                 hint="It was deleted, or never was: a deleted document leaves nothing to look at. Trace its key.",
             )
         return found
+
+    def images(self, place: str) -> RowImages:
+        """See `ImageSink.images`; a document shows the row as it is now."""
+        index, _, identifier = place.partition("/")
+        self.sighting(place)  # of something else's documents nothing is shown
+        source = (self._read[index, identifier] or {}).get("_source") or {}
+        note = "the row as it is now: a search index keeps no earlier one"
+        return RowImages(after={name: value for name, value in source.items() if name != DELETED_FIELD}, note=note)
 
     def sightings(self, outputs: Mapping[str, Mapping[str, Any]], selector: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`; a document shows the newest change of its key only."""

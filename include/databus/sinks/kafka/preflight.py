@@ -18,7 +18,7 @@ from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka.topics.names import topic_of
-from databus.sinks.kafka.transactions import transaction_topic
+from databus.sinks.kafka.transactions import topic_settings, transaction_topic
 
 PROMISES = {
     "exactly_once": "exactly_once: each row once for read_committed consumers, through kills and zombies",
@@ -103,7 +103,7 @@ def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[F
                     f"{subject}: max.message.bytes", Level.OK, f"larger records than {limit} bytes are quarantined"
                 )
             continue
-        config = {} if name == MARKER_TOPIC else dict(spec.topic_config)
+        config = {} if name == MARKER_TOPIC else topic_settings(spec, name, flow)
         try:
             topics.create(NewTopic(name, spec.partitions, spec.replication_factor, config=config), validate_only=True)
         except SinkError as error:

@@ -42,7 +42,7 @@ from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
 from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, standing_ids
-from databus.sinks.kafka.transactions import made_topics, planned_topics
+from databus.sinks.kafka.transactions import made_topics, planned_topics, topic_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -311,7 +311,7 @@ class KafkaSink:
 
     def new_topic(self, name: str, partitions: int = 0) -> NewTopic:
         """Describe a topic as this sink would create it, or with another number of partitions."""
-        count, config = partitions or self.spec.partitions, dict(self.spec.topic_config)
+        count, config = partitions or self.spec.partitions, topic_settings(self.spec, name, self.context.flow)
         return NewTopic(name, count, self.spec.replication_factor, config=config)
 
     def expected(self, encoded: pa.RecordBatch) -> pa.RecordBatch:

@@ -111,7 +111,10 @@ class Kafka(MessageOptions):
     @field_validator("topic")
     @classmethod
     def _template_is_known(cls, value: str) -> str:
-        fields = {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
+        parts = [part for part in string.Formatter().parse(value) if part[1] is not None]
+        if formatted := [name for _, name, form, conversion in parts if form or conversion]:
+            raise ValueError(f"topic template {value!r} has fields as they are: write {{{formatted[0]}}}")
+        fields = {str(name) for _, name, _, _ in parts}
         unknown = sorted(fields - TOPIC_FIELDS)
         if not value or unknown:
             known = ", ".join(f"{{{name}}}" for name in sorted(TOPIC_FIELDS))
@@ -202,6 +205,10 @@ class Kafka(MessageOptions):
     def needs_direct_lane(self) -> str:
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
         return f'format="{self.format}"' if self.format != "json" else super().needs_direct_lane()
+
+    def takes_numbers_alone(self) -> bool:
+        """Return whether it has a format of JSON numbers."""
+        return self.format == "json_schema"
 
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, those of a registry only where there is one: hashes of others stay."""

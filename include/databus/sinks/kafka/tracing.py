@@ -17,12 +17,14 @@ from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.trace import (
     Change,
     ChangeSelector,
+    RowImages,
     Sighting,
     TraceExpiredError,
     TraceLimitError,
     TraceNotRecordedError,
 )
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.traced_images import images_of
 from databus.sinks.kafka.traced_record import is_other, number_in_log, plain_key, reads_alike, sighting_of
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
@@ -70,6 +72,13 @@ class TopicReader:
 
     def sighting(self, place: str) -> Sighting:
         """See `TraceableSink.sighting`."""
+        return self._seen_at(self._message(place))
+
+    def images(self, place: str) -> RowImages:
+        """See `ImageSink.images`."""
+        return images_of(self._message(place).value())
+
+    def _message(self, place: str) -> Message:
         match = _PLACE.fullmatch(place)
         if match is None:
             raise TraceNotRecordedError(f"{place} is no place of a topic", hint="Write TOPIC:PARTITION:OFFSET.")
@@ -89,7 +98,7 @@ class TopicReader:
                 f"{place} holds no record for a read_committed consumer",
                 hint="It is a transaction's control record, of an aborted transaction, or was compacted away.",
             )
-        return self._seen_at(found)
+        return found
 
     def sightings(self, outputs: Mapping[str, Mapping[str, Any]], selector: ChangeSelector) -> list[Sighting]:
         """See `TraceableSink.sightings`."""

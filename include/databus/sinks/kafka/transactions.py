@@ -43,6 +43,17 @@ def planned_topics(spec: Kafka, names: Mapping[str, str], flow: str) -> dict[str
     return {**names, topic: topic} if topic else dict(names)
 
 
+def topic_settings(spec: Kafka, topic: str, flow: str) -> dict[str, str]:
+    """Return the settings of a topic that a sink creates; the topic of transactions is never compacted.
+
+    BEGIN and END of a transaction have one key, of which compaction keeps the last.
+    """
+    settings = dict(spec.topic_config)
+    if topic == transaction_topic(spec, flow) and "compact" in settings.get("cleanup.policy", ""):
+        settings["cleanup.policy"] = "delete"
+    return settings
+
+
 def made_topics(spec: Kafka, topics: Iterable[str], flow: str) -> list[tuple[str, int]]:
     """Return topics to be made with the partitions they get, 0 for the sink's own number."""
     own = transaction_topic(spec, flow)

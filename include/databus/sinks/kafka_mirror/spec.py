@@ -85,7 +85,7 @@ class MirrorTopics(Kafka):
         "max_bytes_per_s", "heartbeat",
     }  # fmt: skip
     unused: ClassVar[frozenset[str]] = frozenset(
-        {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", "transaction_topic", *NEW}
+        {"topic", "envelope", "tombstones", "ddl", "partitions", "profile", "transaction_topic", "transforms", *NEW}
     )
     former_values: ClassVar[Mapping[str, Mapping[str, str]]] = {"too_large": {"claim": "large_value"}}
 

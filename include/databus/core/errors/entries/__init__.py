@@ -32,9 +32,10 @@ class ErrorEntry:
 def all_entries() -> dict[str, ErrorEntry]:
     """Return code → its entry, of all codes, sorted."""
     # Loaded when somebody asks: no run needs them.
-    from databus.core.errors.entries import checkpoint, definition, environment, sink, source
+    from databus.core.errors.entries import checkpoint, consumer, definition, environment, sink, source
 
-    found = {**source.ENTRIES, **sink.ENTRIES, **checkpoint.ENTRIES, **definition.ENTRIES, **environment.ENTRIES}
+    modules = (source, sink, checkpoint, definition, environment, consumer)
+    found = {code: entry for module in modules for code, entry in module.ENTRIES.items()}
     return {code: found[code] for code in sorted(found)}
 
 

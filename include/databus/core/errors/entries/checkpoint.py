@@ -29,6 +29,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Look at `databus checkpoint history`; the next run goes on from what is stored.",
         exits=(3,),
     ),
+    "checkpoint_moved": ErrorEntry(
+        "The checkpoint has moved since the page or program that asks for a change has read it.",
+        "Look at what changed, preview the change again, and ask with the new version.",
+        exits=(3,),
+    ),
     "checkpoint_plan_changed": ErrorEntry(
         "The flow's definition changed while sinks hold a part of its unfinished batch.",
         "Finish the batch under the former definition, then change it.",
@@ -104,6 +109,31 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A replay has taken up some of these rows and is not finished.",
         "`databus quarantine replay` finishes it; then discard what is held still.",
         exits=(3,),
+    ),
+    "quarantine_changed": ErrorEntry(
+        "Rows were held back, replayed or discarded since the page that asks for a decision has counted them.",
+        "Look at the rows again, then decide.",
+        exits=(3,),
+    ),
+    "action_key_reused": ErrorEntry(
+        "The Idempotency-Key of an action was given to another one before.",
+        "Give each action a key of its own, such as a random UUID.",
+        exits=(2,),
+    ),
+    "action_open": ErrorEntry(
+        "The same action, with the same Idempotency-Key, is being done.",
+        "Repeat the request with the same key: it gets the answer once there is one.",
+        exits=(3,),
+        retried=True,
+    ),
+    "request_refused": ErrorEntry(
+        "A request of the API lacks a header, or is of a form that is not taken.",
+        "Send JSON, an Idempotency-Key, and If-Match with the version that you looked at.",
+    ),
+    "dag_no_flow": ErrorEntry(
+        "The DAG is no flow's, its file is gone, or Airflow has not read it since databus was upgraded.",
+        "Name the DAG of a flow; let Airflow's DAG processor read its file once more.",
+        exits=(2,),
     ),
     "quarantine_replays_refused": ErrorEntry(
         "Rows of some batches cannot be replayed as things are; the others were.",

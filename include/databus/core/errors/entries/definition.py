@@ -76,6 +76,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "The type of an added column does not follow from its expression.",
         "Say it by a cast: CAST(expression AS decimal(12,2)).",
     ),
+    "filter_not_boolean": ErrorEntry(
+        "The condition of a Filter is a number, a date or of another type that is neither true nor false.",
+        'Compare it with something: Filter("amount <> 0"), Filter("amount IS NOT NULL").',
+    ),
     "column_not_text": ErrorEntry(
         "A transform cuts a column that is no CHAR, VARCHAR, TEXT, BINARY, VARBINARY or BLOB.",
         "Cast it to string before, or leave it out.",

@@ -105,6 +105,16 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Leave the table out of the KeyBy or the sink's routes; of Kafka set tombstones=False and no compaction, or "
         "KeyBy(unique=True) where no two rows share a key.",
     ),
+    "sink_transaction_topic_shared": ErrorEntry(
+        "Two flows write the boundaries of transactions to one topic: readers find each transaction several times.",
+        "Put {flow} into transaction_topic, or name a topic for each flow.",
+        exits=(2,),
+    ),
+    "sink_transforms_not_compared": ErrorEntry(
+        "A sink has transforms of its own, and `databus validate` compares rows as the flow's transforms leave them.",
+        "Compare the other sinks, each by --sink; the ledger and the receipts tell what this one confirmed.",
+        exits=(2,),
+    ),
     "sink_order_lost": ErrorEntry(
         "A backfill would write rows that count as newer than those from a former server.",
         "Replay them beside the live outputs, under a suffix of their own.",

@@ -13,7 +13,7 @@ from databus.core.events import Op
 from databus.core.state.plan import Plan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.formats.row_runs import runs
-from databus.rows.avro.form import AvroForm, avro_form
+from databus.rows.avro.form import AvroForm
 from databus.rows.avro.images import ALONE, IN_UNION, NULL_BRANCH, VALUE_BRANCH, text_bytes, varint
 from databus.rows.image_form import ImageForm
 from databus.rows.json_pieces import Piece, Values, join
@@ -33,7 +33,7 @@ class AvroEncoder(RegisteredEncoder):
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
         """Return the form in which it takes images; see `ImageEncoder`."""
-        return avro_form(AvroForm(columns, self.schemas), marks)
+        return AvroForm(columns, self.schemas).image_form(marks)
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the records' values."""
@@ -46,7 +46,7 @@ def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, Registered
     What rows of one transaction share is written once and then copied.
 
     Args:
-        rows: `ROW_COLUMNS` with `before` and `after` as `avro_form` writes them.
+        rows: `ROW_COLUMNS` with `before` and `after` as `AvroForm` writes them.
         plan: names the flow and gives the top-level `ts_ms`.
         schemas: those that the plan has pinned.
     """

@@ -14,7 +14,7 @@ from databus.core.state.plan import Plan
 from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.formats.row_runs import by_table
 from databus.rows.image_form import FORM_KEY, ImageForm
-from databus.rows.json_schema.form import JsonSchemaForm, json_schema_form
+from databus.rows.json_schema.form import JsonSchemaForm
 from databus.rows.wire.shapes import wire_head
 from databus.sinks import envelope_text
 from databus.sinks.kafka.direct import KafkaEncoder
@@ -48,7 +48,7 @@ class JsonSchemaEncoder(RegisteredEncoder):
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
         """Return the form in which it takes images; see `ImageEncoder`."""
-        return json_schema_form(JsonSchemaForm(columns, self.schemas), marks)
+        return JsonSchemaForm(columns, self.schemas).image_form(marks)
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the records' values."""

@@ -17,7 +17,7 @@ from databus.core.state.registered_schemas import RegisteredSchemas
 from databus.formats.row_runs import gtids, runs
 from databus.rows.image_form import ImageForm
 from databus.rows.json_pieces import Piece, Values, join, measured
-from databus.rows.protobuf.form import FIRST_MESSAGE, ProtobufForm, protobuf_form
+from databus.rows.protobuf.form import FIRST_MESSAGE, ProtobufForm
 from databus.rows.protobuf.schemas import AFTER, BEFORE, OP, SOURCE, SOURCE_FIELDS, TRANSACTION, TS_MS
 from databus.rows.protobuf.types import DELIMITED, VARINT, delimited, tag, varint
 from databus.rows.wire.columns import longs, texts
@@ -36,7 +36,7 @@ class ProtobufEncoder(RegisteredEncoder):
 
     def image_form(self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None) -> ImageForm:
         """Return the form in which it takes images; see `ImageEncoder`."""
-        return protobuf_form(ProtobufForm(columns, self.schemas), marks)
+        return ProtobufForm(columns, self.schemas).image_form(marks)
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the records' values."""
@@ -49,7 +49,7 @@ def envelopes(rows: pa.RecordBatch, plan: Plan, schemas: Mapping[int, Registered
     What rows of one transaction share is written once and then copied.
 
     Args:
-        rows: `ROW_COLUMNS` with `before` and `after` as `protobuf_form` writes them.
+        rows: `ROW_COLUMNS` with `before` and `after` as `ProtobufForm` writes them.
         plan: names the flow and gives the top-level `ts_ms`.
         schemas: those that the plan has pinned.
     """

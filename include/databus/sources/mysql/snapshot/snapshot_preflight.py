@@ -148,7 +148,7 @@ def _low_mark(server: MysqlServer, gtid_mode: str, subject: str) -> Finding:
         what, Level.ERROR,
         f"gtid_mode={gtid_mode}, and {_account(server)} lacks RELOAD: nothing tells which transactions a view shows",
         "Turn GTIDs on step by step (OFF_PERMISSIVE, ON_PERMISSIVE, ON), "
-        f"or GRANT RELOAD ON *.* TO {_account(server)};",
+        f"or GRANT RELOAD ON *.* TO {_account(server)}.",
         REFUSED,
     )  # fmt: skip
 

@@ -1,0 +1,69 @@
+"""Errors of programs that read changes (`databus.consumer`)."""
+
+from __future__ import annotations
+
+from databus.core.errors.root import DatabusError
+
+
+class ConsumerError(DatabusError):
+    """Reading changes failed."""
+
+    code = "consumer_error"
+
+
+class MessageFormatError(ConsumerError):
+    """A record is in none of the forms that databus reads."""
+
+    code = "consumer_format"
+    default_hint = (
+        "Nothing behind it was acknowledged. Read topics of row changes alone (`topics=`), and name the topic of BEGIN "
+        "and END as transaction_topic."
+    )
+
+
+class RowTypeError(ConsumerError):
+    """A row does not fit the class that it was to become."""
+
+    code = "consumer_row"
+    default_hint = "Change the class, or take the row as it is: change.after."
+
+
+class PlaceGoneError(ConsumerError):
+    """Records at the consumer's place are no longer in the topic: what stood between was not read."""
+
+    code = "consumer_place_gone"
+    default_hint = (
+        "Rows in between are lost to this consumer: let the flow take a snapshot of the tables, then begin with a new "
+        "group, or with an empty checkpoint."
+    )
+
+
+class StoredPlaceMovedError(ConsumerError):
+    """The stored checkpoint is not the one that this consumer goes on from."""
+
+    code = "consumer_checkpoint_moved"
+    retryable = True
+    default_hint = (
+        "Roll the transaction back and call changes.rewind(): reading goes on from the stored checkpoint. It was moved "
+        "by another consumer of that name, or the transaction of a former save was rolled back."
+    )
+
+
+class StoredPlaceError(ConsumerError):
+    """A checkpoint cannot be read or written."""
+
+    code = "consumer_checkpoint"
+
+
+class StoredPlaceBusyError(ConsumerError):
+    """Another process has the checkpoint file open."""
+
+    code = "consumer_checkpoint_busy"
+    default_hint = "Stop the other process, or give each one a file of its own and a share of the partitions (share=)."
+
+
+class SpillFullError(ConsumerError):
+    """Open transactions take more disk than they may."""
+
+    code = "consumer_spill_full"
+    default_hint = "Raise disk_bytes of transactions(), or lower its patience_s; nothing of them was acknowledged."

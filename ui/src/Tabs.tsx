@@ -1,0 +1,14 @@
+import { address } from "./api";
+
+const PAGES = { Flows: "plugin/databus", Trace: "plugin/databus-trace" };
+
+/** The pages that are no DAG's. */
+export function Tabs({ here }: { here: keyof typeof PAGES }) {
+  return (
+    <nav className="tabs" aria-label="Databus">
+      {Object.entries(PAGES).map(([name, path]) => (
+        <a key={name} href={address(path)} aria-current={name === here ? "page" : undefined}>{name}</a>
+      ))}
+    </nav>
+  );
+}

@@ -17,7 +17,7 @@ KUBERNETES := 1.37.0
 COVERAGE := $(BIN)/coverage
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
-COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_json_pieces.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py expressions/test_texts.py expressions/test_json_paths.py)
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_json_pieces.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py sinks/test_kafka_produce.py expressions/test_texts.py expressions/test_json_paths.py)
 # What `make test-lowest` runs beside the unit tests: a flow through Spark Connect into Kafka.
 ONE_FLOW := tests/integration/test_path.py::test_connect_engine
 # What `make coverage` runs beside the unit tests: contracts of the checkpoint store and of both sinks, on real servers.

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from databus.cli.main import main
 from databus.cli.terminal.output import ERR, OUT
 from databus.sandbox.connections import airflow_connections
+from tests.collecting import collect_garbage
 from tests.integration.conftest import World
 
 
@@ -62,6 +63,8 @@ class CliHere(Cli):
                 ended = int(end.code or 0)
             finally:
                 gc.set_threshold(*threshold)
+                if "--spark" in arguments:
+                    collect_garbage()
             told = [stream.getvalue().decode() for stream in (out, err)]
         assert ended == code, f"{arguments}: {ended}\n{told}"
         return subprocess.CompletedProcess(arguments, ended, *told)

@@ -194,11 +194,7 @@ class HeldRows:
         if wanted.cause is not None:
             whole = sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause)
             conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
-        found = (
-            sa.select(q.batch, q.id)
-            .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))
-            .where(q.flow == self._flow, *conditions)
-        )
+        found = sa.select(q.batch, q.id).select_from(with_decisions()).where(q.flow == self._flow, *conditions)
         keys = set[tuple[int, int]]()
         with self._store.transaction() as connection:
             if not wanted.event_ids:
@@ -218,7 +214,7 @@ class HeldRows:
         state = sa.func.coalesce(d.c.state, HeldState.HELD.value).label("became")
         wanted = (
             sa.select(state, q.c.stage, sa.func.count().label("rows"))
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where(q.c.flow == self._flow)
             .group_by(state, q.c.stage)
         )
@@ -234,7 +230,7 @@ class HeldRows:
         mine = q.c.event_id.startswith(f"snapshot-{number}-", autoescape=True)
         wanted = (
             sa.select(sa.func.count(sa.distinct(q.c.event_id)))
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where(q.c.flow == self._flow, mine, q.c.last_held_at >= since)
             .where(sa.or_(d.c.state.is_(None), d.c.state == HeldState.HELD))
         )
@@ -324,7 +320,7 @@ class HeldRows:
         read = [column for column in q.c if payload or column is not q.c.payload]
         wanted = (
             sa.select(*read, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where((q.c.flow == self._flow) & condition)
             .order_by(q.c.batch, q.c.id)
         )
@@ -339,8 +335,11 @@ def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield distinct[first : first + _CHUNK_IDS]
 
 
-def _same(q: sa.Table, d: sa.Table) -> Any:
-    return sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+def with_decisions() -> sa.Join:
+    """Return the quarantine with what was decided about each row, nulls where nothing was."""
+    q, d = t.quarantine, t.quarantine_decisions
+    same = sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+    return q.outerjoin(d, same)
 
 
 def _held(row: Any) -> HeldRow:

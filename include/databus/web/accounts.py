@@ -21,7 +21,7 @@ from databus.web.installation import Access, Installation
 from databus.web.paging import MOST, page, place_of
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula at the beginning of a cell."""
+"""Characters that a spreadsheet takes for a formula at the beginning of a cell."""
 
 
 def router(access: Access, installation: Installation) -> APIRouter:

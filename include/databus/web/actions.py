@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 ANY = "*"
 
 _AGAIN_S = 1.0
-"""What was done is stored once more after so long: a request that comes again would do it again."""
+"""Pause before the outcome of an action is stored again, in seconds: else a repeated request would act again."""
 
 IfMatch = Annotated[
     str | None,
@@ -128,7 +128,7 @@ class ActionCall:
 
 
 Work = Callable[[Flow, Services], Mapping[str, Any]]
-"""What an action does; returns plain JSON."""
+"""Body of an action; returns plain JSON."""
 
 
 def act(installation: Installation, access: Access, call: ActionCall, work: Work) -> JSONResponse:

@@ -119,15 +119,27 @@ class Rates:
         """
         if not self._per_s:
             return
-        now = time.monotonic() if now_s is None else now_s
-        left, at = self._buckets.get(client, (self._per_s, now))
-        left = min(self._per_s, left + (now - at) * self._per_s)
+        now, left = self._left(client, now_s)
         needed = min(float(records), self._per_s)
         if left < needed:
             error = StreamFullError(f"client {client} may send {self._per_s:g} records a second")
             error.retry_after_s = (needed - left) / self._per_s
             raise error
-        self._buckets[client] = left - records, now
+        self._keep(client, left - records, now)
+
+    def note(self, client: str, records: int) -> None:
+        """Count records that were read: what comes next waits the longer."""
+        if self._per_s and records:
+            now, left = self._left(client, None)
+            self._keep(client, left - records, now)
+
+    def _left(self, client: str, now_s: float | None) -> tuple[float, float]:
+        now = time.monotonic() if now_s is None else now_s
+        left, at = self._buckets.get(client, (self._per_s, now))
+        return now, min(self._per_s, left + (now - at) * self._per_s)
+
+    def _keep(self, client: str, left: float, now: float) -> None:
+        self._buckets[client] = left, now
         self._buckets.move_to_end(client)
         if len(self._buckets) > _CLIENTS:
             self._buckets.popitem(last=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
+from confluent_kafka import Message
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -19,12 +21,16 @@ from databus.stream.access import Action, Client
 from databus.stream.admission import read_body
 from databus.stream.body import Bounds, Record, of_json, of_lines
 from databus.stream.metrics import CONTENT_TYPE
+from databus.stream.openapi import description
+from databus.stream.parameters import document_of, edge_of, number_of, place_of, places_of, seconds_of, sequence_of
+from databus.stream.reader import Most
 from databus.stream.requests import WriteAnswer, WriteRequest, digest_of
 from databus.stream.service import StreamService
 
-_PRODUCER = re.compile(r"[\x21-\x7e]{1,200}")
-_MOST_SEQUENCE = 2**53
-_DIGITS = 20
+_RECORDS = 500
+"""Records of a read, unless it asks for another number."""
+_MOST_DEADLINE_S = 86_400.0
+_SMALL = 64 * 1024
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -40,13 +46,19 @@ class StreamRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
+        consumer = "/v1/topics/{topic}/consumers/{consumer}"
         return [
-            Route("/v1/topics/{topic}", self.counted("write", self.write), methods=["POST"]),
-            Route("/metrics", self.metrics),
-            Route("/health", self.health),
+            Route("/v1/topics/{topic}", self._counted("write", self.write), methods=["POST"]),
+            Route("/v1/topics/{topic}/records", self._counted("read", self.read), methods=["GET"]),
+            Route(f"{consumer}/records", self._counted("deliver", self.deliver), methods=["GET"]),
+            Route(f"{consumer}/acks", self._counted("acknowledge", self.acknowledge), methods=["POST"]),
+            Route(f"{consumer}/places", self._counted("move", self.move), methods=["POST"]),
+            Route("/v1/openapi.json", self.openapi, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
+            Route("/health", self.health, methods=["GET"]),
         ]
 
-    def counted(self, name: str, handler: Handler) -> Handler:
+    def _counted(self, name: str, handler: Handler) -> Handler:
         """Return a handler whose requests are counted and bounded in number; errors of ours are answered."""
 
         async def handle(request: Request) -> Response:
@@ -66,8 +78,8 @@ class StreamRoutes:
         """Write the records of a body to a topic."""
         service, options = self._service, self._service.options
         name = request.path_params["topic"]
-        client = self.client(request, "write", name)
-        producer, sequence = _sequence(request)
+        client = self._client(request, "write", name)
+        producer, sequence = sequence_of(request)
         acks = request.query_params.get("acks", "all")
         partition = number_of(request, "partition", -1)
         key = request.query_params.get("key")
@@ -88,6 +100,65 @@ class StreamRoutes:
             service.metrics.count("written_bytes", len(body))
         return JSONResponse(_written(name, len(records), answer))
 
+    async def read(self, request: Request) -> Response:
+        """Return records of a partition from an offset on."""
+        name = request.path_params["topic"]
+        client = self._client(request, "read", name)
+        partition = number_of(request, "partition", 0)
+        place = place_of(request, "offset", "earliest")
+        most = self._most(request)
+        self._service.rates.take(client.name, 0)
+        topic = await self._service.topic(name)
+        if partition >= topic.partitions:
+            raise StreamTopicError(f"topic {name} has {topic.partitions} partitions, and none {partition}")
+        start, messages = await self._service.consumers.read(topic, partition, place, most)
+        self._came(client, messages)
+        after = messages[-1].offset() + 1 if messages else start
+        return JSONResponse({"topic": name, "partition": partition, "records": _shown(messages), "next": after})
+
+    async def deliver(self, request: Request) -> Response:
+        """Return the next records of a consumer, to be acknowledged until a deadline."""
+        name, consumer = request.path_params["topic"], request.path_params["consumer"]
+        client = self._client(request, "read", name)
+        start = edge_of(request, "start", "earliest")
+        deadline_s = seconds_of(request, "deadline_s", self._service.options.deadline_s, _MOST_DEADLINE_S)
+        most = self._most(request)
+        self._service.rates.take(client.name, 0)
+        topic = await self._service.topic(name)
+        delivery, messages = await self._service.consumers.deliver(topic, consumer, most, start, deadline_s)
+        self._came(client, messages)
+        if delivery is None:
+            return JSONResponse({"topic": name, "delivery": None, "attempt": 0, "records": []})
+        if delivery.attempt > 1:
+            self._service.metrics.count("redelivered_records", len(messages))
+        facts = {"topic": name, "delivery": delivery.id, "attempt": delivery.attempt, "records": _shown(messages)}
+        return JSONResponse(facts)
+
+    async def acknowledge(self, request: Request) -> Response:
+        """Take a delivery as handled."""
+        name, consumer = request.path_params["topic"], request.path_params["consumer"]
+        self._client(request, "read", name)
+        form = '{"delivery": "ID"}'
+        document = document_of(await self._small_body(request), form)
+        if document.keys() != {"delivery"} or not isinstance(document["delivery"], str):
+            raise StreamRequestError("the body names no delivery", hint=f"Send {form}.")
+        topic = await self._service.topic(name)
+        stored = await self._service.consumers.acknowledge(topic, consumer, document["delivery"])
+        return JSONResponse({"delivery": document["delivery"], "stored": stored})
+
+    async def move(self, request: Request) -> Response:
+        """Set the places of a consumer."""
+        name, consumer = request.path_params["topic"], request.path_params["consumer"]
+        self._client(request, "read", name)
+        places = places_of(document_of(await self._small_body(request), '{"to": "earliest"}'))
+        topic = await self._service.topic(name)
+        moved = await self._service.consumers.move(topic, consumer, places)
+        return JSONResponse({"offsets": {str(partition): offset for partition, offset in sorted(moved.items())}})
+
+    async def openapi(self, _: Request) -> Response:
+        """Return the description of the routes."""
+        return JSONResponse(description())
+
     async def metrics(self, _: Request) -> Response:
         """Return the metrics."""
         return PlainTextResponse(self._service.metrics.text(self._service.gauges()), media_type=CONTENT_TYPE)
@@ -97,14 +168,7 @@ class StreamRoutes:
         healthy = self._service.healthy
         return JSONResponse({"healthy": healthy}, 200 if healthy else 503)
 
-    def client(self, request: Request, action: Action, topic: str) -> Client:
-        """Return the client of a request to a topic.
-
-        Raises:
-            StreamTokenError: it has no known token.
-            StreamAccessError: the topic is not its.
-            StreamTopicError: the service does not serve the topic.
-        """
+    def _client(self, request: Request, action: Action, topic: str) -> Client:
         peer = request.client.host if request.client else "unknown"
         client = self._service.tokens.client(request.headers.get("authorization", ""), peer)
         client.check(action, topic)
@@ -118,6 +182,24 @@ class StreamRoutes:
         read = of_json if _form(request) == "application/json" else of_lines
         return read(body, bounds, key, partition)
 
+    def _most(self, request: Request) -> Most:
+        options = self._service.options
+        return Most(
+            max(1, number_of(request, "max_records", _RECORDS, options.batch_records)),
+            max(1, number_of(request, "max_bytes", options.batch_bytes, options.batch_bytes)),
+            seconds_of(request, "wait_s", 0.0, options.wait_s),
+        )
+
+    async def _small_body(self, request: Request) -> bytes:
+        body = await read_body(request.stream(), self._service.options)
+        if len(body) > _SMALL:
+            raise StreamRequestError(f"the body has {len(body)} bytes, which is too much for this")
+        return body
+
+    def _came(self, client: Client, messages: list[Message]) -> None:
+        self._service.metrics.count("read_records", len(messages))
+        self._service.rates.note(client.name, len(messages))
+
 
 def create_app(service: StreamService) -> Starlette:
     """Return the application of a service, which starts and closes with it."""
@@ -125,10 +207,12 @@ def create_app(service: StreamService) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await service.start()
-        yield
-        await service.close()
+        try:
+            yield
+        finally:
+            await service.close()
 
-    handlers = {
+    handlers: Any = {
         DatabusError: problems.of_databus,
         HTTPException: problems.of_http,
         Exception: problems.of_defects,
@@ -136,44 +220,36 @@ def create_app(service: StreamService) -> Starlette:
     return Starlette(routes=StreamRoutes(service).routes(), lifespan=lifespan, exception_handlers=handlers)
 
 
-def number_of(request: Request, name: str, default: int, most: int = 2**31 - 1) -> int:
-    """Return a number among the parameters of a request.
-
-    Raises:
-        StreamRequestError: it is none from 0 to `most`.
-    """
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if (number := _number(text, most)) is None:
-        raise StreamRequestError(f"{name} is {text[:40]!r}", hint=f"Give a number from 0 to {most}.")
-    return number
-
-
-def _number(text: str, most: int) -> int | None:
-    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS or int(text) > most:
-        return None
-    return int(text)
-
-
 def _form(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _sequence(request: Request) -> tuple[str, int]:
-    producer = request.headers.get("databus-producer", "")
-    sequence = request.headers.get("databus-sequence")
-    hint = "Send both headers: Databus-Producer, an id of this writer, and Databus-Sequence, 0, 1, 2 and so on."
-    if not producer and sequence is None:
-        return "", 0
-    if not _PRODUCER.fullmatch(producer):
-        raise StreamRequestError("Databus-Producer is missing, or not 1 to 200 visible ASCII characters", hint=hint)
-    number = _number(sequence or "", _MOST_SEQUENCE)
-    if number is None:
-        raise StreamRequestError("Databus-Sequence is missing, or no number from 0 on", hint=hint)
-    return producer, number
 
 
 def _written(topic: str, records: int, answer: WriteAnswer) -> dict[str, object]:
     offsets = {str(p): {"first": o.first, "last": o.last, "count": o.count} for p, o in answer.offsets.items()}
     return {"topic": topic, "records": records, "offsets": offsets, "repeated": answer.repeated}
+
+
+def _shown(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [_of_message(message) for message in messages]
+
+
+def _of_message(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {"partition": message.partition(), "offset": message.offset()}
+    shown["timestamp_ms"] = message.timestamp()[1]
+    if (key := message.key()) is not None:
+        shown |= _text(key, "key", "key_base64")
+    shown |= _value(message.value())
+    if headers := message.headers():
+        shown["headers"] = [{"name": name, **_value(header)} for name, header in headers]
+    return shown
+
+
+def _value(given: bytes | None) -> dict[str, Any]:
+    return {"value": None} if given is None else _text(given, "text", "base64")
+
+
+def _text(given: bytes, plain: str, coded: str) -> dict[str, str]:
+    try:
+        return {plain: given.decode()}
+    except UnicodeDecodeError:
+        return {coded: base64.b64encode(given).decode()}

@@ -8,6 +8,7 @@ import zlib
 from databus.kafka.client import ClientSettings
 from databus.stream.access import Rates, Tokens
 from databus.stream.admission import Admission
+from databus.stream.consumers import Consumers
 from databus.stream.lane import Lane
 from databus.stream.metrics import StreamMetrics
 from databus.stream.options import StreamOptions
@@ -30,6 +31,7 @@ class StreamService:
         self.rates, self.admission, self.metrics = Rates(options.rate), Admission(options), StreamMetrics()
         self._settings = settings
         self.topics = Topics(settings)
+        self.consumers = Consumers(settings, options)
         self._lanes: list[Lane] = []
         self._plain: dict[bool, PlainWriter] = {}
 
@@ -48,6 +50,7 @@ class StreamService:
         await asyncio.gather(
             *(writer.close() for writer in self._plain.values()),
             *(asyncio.to_thread(lane.close) for lane in self._lanes),
+            self.consumers.close(),
         )
 
     async def topic(self, name: str) -> Topic:
@@ -87,6 +90,6 @@ class StreamService:
             "requests_now": self.admission.requests,
             "waiting_bytes": self.admission.bytes,
             "producers": sum(lane.producers for lane in self._lanes),
-            "consumers": 0,
+            "consumers": len(self.consumers),
             "fenced_lanes": sum(lane.fenced for lane in self._lanes),
         }

@@ -74,8 +74,8 @@ class Deliveries:
         return min(late, key=lambda one: one.deadline_s, default=None)
 
     def is_open(self, delivery: OpenDelivery) -> bool:
-        """Return whether a delivery still waits for its acknowledgement."""
-        return delivery.id in self._open
+        """Return whether a delivery still waits for its acknowledgement, with the same spans."""
+        return self._open.get(delivery.id) == delivery
 
     @property
     def first_deadline_s(self) -> float | None:

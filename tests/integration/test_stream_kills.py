@@ -44,7 +44,7 @@ class Writers:
                 until_written(client, topic, lines, f"w{writer}", sequence)
                 with self._lock:
                     self.acknowledged.update(lines)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised where they are joined
             self._failed.append(error)
         finally:
             client.http.close()
@@ -65,7 +65,8 @@ def check_once(came: list[str], writers: Writers) -> None:
     last: dict[str, tuple[int, int]] = {}
     for value in came:
         writer, sequence, number = value.split(".")
-        assert last.get(writer, (-1, 0)) < (place := (int(sequence), int(number)))
+        place = int(sequence), int(number)
+        assert last.get(writer, (-1, 0)) < place
         last[writer] = place
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from databus.core.errors.stream import StreamRequestError, StreamTopicError
 from databus.stream import problems
 from databus.stream.access import Action, Client
 from databus.stream.admission import read_body
-from databus.stream.body import Bounds, Record, of_json, of_lines
+from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
 from databus.stream.metrics import CONTENT_TYPE
 from databus.stream.openapi import description
 from databus.stream.parameters import document_of, edge_of, number_of, place_of, places_of, seconds_of, sequence_of
@@ -76,7 +77,7 @@ class StreamRoutes:
 
     async def write(self, request: Request) -> Response:
         """Write the records of a body to a topic."""
-        service, options = self._service, self._service.options
+        service, options, begun = self._service, self._service.options, time.monotonic()
         name = request.path_params["topic"]
         client = self._client(request, "write", name)
         producer, sequence = sequence_of(request)
@@ -93,6 +94,7 @@ class StreamRoutes:
             digest = digest_of(body, _form(request).encode(), f"{key!r} {partition}".encode()) if producer else ""
             write = WriteRequest(name, records, producer, sequence, digest)
             answer = await service.write(topic, write, leader=leader)
+        service.metrics.count("write_seconds", time.monotonic() - begun)
         if answer.repeated:
             service.metrics.count("repeated_requests")
         else:
@@ -176,7 +178,7 @@ class StreamRoutes:
             raise StreamTopicError(f"topic {topic[:100]} is not served", hint="Name it in --topics.")
         return client
 
-    def _records(self, request: Request, body: bytes, key: bytes | None, partition: int) -> list[Record]:
+    def _records(self, request: Request, body: bytes, key: bytes | None, partition: int) -> list[StreamRecord]:
         options = self._service.options
         bounds = Bounds(options.record_bytes, options.batch_records)
         read = of_json if _form(request) == "application/json" else of_lines

@@ -24,7 +24,7 @@ _OF_VALUE = ("value", "text", "base64")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StreamRecord:
     """Record to be written.
 
     Attributes:
@@ -54,7 +54,7 @@ class Bounds:
     batch_records: int
 
 
-def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[Record]:
+def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[StreamRecord]:
     r"""Return the records of a body that has one in each line; the last "\n" may be left out.
 
     Args:
@@ -81,10 +81,10 @@ def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: i
     if longest > bounds.record_bytes:
         number = next(n for n, line in enumerate(lines, 1) if len(line) + len(key or b"") == longest)
         raise too_large(number, longest, bounds.record_bytes)
-    return [Record(line, key, partition) for line in lines]
+    return [StreamRecord(line, key, partition) for line in lines]
 
 
-def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[Record]:
+def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[StreamRecord]:
     """Return the records of a JSON body; `key` and `partition` are those of records that name none.
 
     Raises:
@@ -126,7 +126,7 @@ def _check_count(count: int, bounds: Bounds) -> None:
         )
 
 
-def _record(number: int, given: Any, key: bytes | None, partition: int) -> Record:
+def _record(number: int, given: Any, key: bytes | None, partition: int) -> StreamRecord:
     if not isinstance(given, Mapping):
         raise StreamRequestError(f"record {number} is {type(given).__name__}, not an object", hint=_FORM)
     if unknown := sorted(given.keys() - _FIELDS):
@@ -141,7 +141,9 @@ def _record(number: int, given: Any, key: bytes | None, partition: int) -> Recor
         if type(where) is not int or where < 0:
             raise StreamRequestError(f"record {number}: partition is no number from 0 on", hint=_FORM)
         partition = where
-    return Record(_value(number, named[0], given[named[0]]), key, partition, _headers(number, given.get("headers")))
+    return StreamRecord(
+        _value(number, named[0], given[named[0]]), key, partition, _headers(number, given.get("headers"))
+    )
 
 
 def _value(number: int, name: str, value: Any) -> bytes | None:

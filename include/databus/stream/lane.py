@@ -17,12 +17,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkFencedError
 from databus.core.errors.stream import StreamFencedError, StreamFullError, StreamNotAnsweredError
 from databus.kafka.client import ClientSettings, LastError
 from databus.stream.lane_session import LaneSession
 from databus.stream.options import StreamOptions
 from databus.stream.plain import write_error
-from databus.stream.producers import Key, ProducerState, Written, judge
+from databus.stream.producers import Key, ProducerState, WrittenRequest, judge
 from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
 from databus.stream.topics import Topic
 
@@ -102,6 +103,8 @@ class Lane:
             self._session = None
             if isinstance(error, StreamFencedError):
                 self.fenced = True
+            if isinstance(error, SinkFencedError):  # by whom, says the next one
+                error = StreamNotAnsweredError(error.message)
             _fail(taken, error)
         self._session = None
 
@@ -151,7 +154,7 @@ class Lane:
         now_ms = int(time.time() * 1000)
         ahead: dict[Key, ProducerState] = {}
         new: list[tuple[_Waiting, Delivery]] = []
-        repeats: list[tuple[_Waiting, Written]] = []
+        repeats: list[tuple[_Waiting, WrittenRequest]] = []
         for one in taken:
             request = one.request
             try:
@@ -165,7 +168,7 @@ class Lane:
                 continue
             new.append((one, Delivery(request)))
             # What comes behind it needs its number and digest; its offsets are known once it is written.
-            ahead[request.key] = state.after(Written(request.sequence, request.digest, {}), now_ms)
+            ahead[request.key] = state.after(WrittenRequest(request.sequence, request.digest, {}), now_ms)
         offsets = {}
         if new:
             if refused := self._refused(session, new):

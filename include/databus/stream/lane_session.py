@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from databus.core.errors.root import DatabusError
 from databus.core.errors.stream import StreamError, StreamFencedError, StreamNotAnsweredError
 from databus.kafka.callbacks import fatal_error_raised
-from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.client import MISSING, ClientSettings, LastError, kafka_error, sink_error
 from databus.stream.options import StreamOptions
 from databus.stream.plain import producer_settings
 from databus.stream.producers import Key, Producers, ProducerState
@@ -138,6 +138,8 @@ class LaneSession:
                     if (error := message.error()) is not None:
                         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                             return producers, owner
+                        if error.code() in MISSING:  # just made, and not known to every broker yet
+                            continue
                         raise sink_error(self._settings, f"read {topic}", error, self._seen)
                     key, value = message.key() or b"", message.value()
                     if value is None:
@@ -147,7 +149,7 @@ class LaneSession:
                         continue
                     name, _, producer = key.decode().partition("/")  # a topic's name has no slash
                     producers.keep((name, producer), ProducerState.from_bytes(value))
-                if messages:
+                if any(message.error() is None for message in messages):
                     silent_since = time.monotonic()
                 elif time.monotonic() - silent_since > options.timeout_s:
                     timed_out = KafkaError(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001

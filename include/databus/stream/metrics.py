@@ -11,6 +11,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "databus_stream_requests_total": ("counter", "Requests by route and HTTP status."),
     "databus_stream_written_records_total": ("counter", "Records that were acknowledged to writers."),
     "databus_stream_written_bytes_total": ("counter", "Bytes of bodies that were acknowledged to writers."),
+    "databus_stream_write_seconds_total": ("counter", "Seconds that acknowledged requests took, together."),
     "databus_stream_repeated_requests_total": ("counter", "Requests that had been written before."),
     "databus_stream_read_records_total": ("counter", "Records that were sent to readers."),
     "databus_stream_redelivered_records_total": ("counter", "Records that were sent again after a deadline."),
@@ -46,4 +47,4 @@ class StreamMetrics:
                 yield f"{name} {gauges[name.removeprefix('databus_stream_')]:g}"
             else:
                 found = {labels: value for (counter, labels), value in self._counters.items() if counter == name}
-                yield from (f"{name}{labels} {value:.0f}" for labels, value in sorted(found.items() or [("", 0)]))
+                yield from (f"{name}{labels} {value:.15g}" for labels, value in sorted(found.items() or [("", 0)]))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from databus.core.errors.root import DatabusError
 from databus.core.errors.stream import StreamFullError, StreamNotAnsweredError
+from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, sink_error
 from databus.stream.options import MIB, StreamOptions
 from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
 from databus.stream.topics import Topic
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.001
 _QUEUED = 1_000_000
@@ -65,6 +69,7 @@ class PlainWriter:
         acks = {"acks": 1, "max.in.flight": 1} if leader else {"acks": "all", "enable.idempotence": True}
         self._given = {**common, **acks}
         self._producer = settings.producer(self._given, self._seen)
+        self._former: list[Producer] = []
         self._turn = itertools.count()
         self._open = 0
         self._wake = asyncio.Event()
@@ -84,18 +89,17 @@ class PlainWriter:
         delivery = Delivery(request, lambda _: future.done() or future.set_result(None))
         self._open += 1
         self._wake.set()
+        producer = self._producer
         try:
-            delivery.produce(self._producer, next(self._turn) % topic.partitions)
+            delivery.produce(producer, next(self._turn) % topic.partitions)
             if delivery.left:
-                await future
-        except KafkaException as error:
-            delivery.error = delivery.error or error.args[0]
+                await asyncio.shield(future)
         finally:
             self._open -= 1
         if delivery.error is None:
             return WriteAnswer(delivery.offsets)
-        if delivery.error.fatal():
-            self._producer = self._settings.producer(self._given, self._seen)
+        if producer is self._producer and (delivery.error.fatal() or self._seen.fatal is not None):
+            self._renew()
         failed = write_error(self._settings, request, delivery.error, self._seen)
         if delivery.confirmed:
             raise StreamNotAnsweredError(
@@ -111,12 +115,23 @@ class PlainWriter:
         await asyncio.gather(self._polling, return_exceptions=True)
         self._producer.flush(1)
 
+    def _renew(self) -> None:
+        """Take another producer after a fatal error; the former one still reports what became of its records."""
+        self._former.append(self._producer)
+        self._seen = LastError()
+        self._producer = self._settings.producer(self._given, self._seen)
+
     async def _poll(self) -> None:
         while True:
             if not self._open:
                 self._wake.clear()
                 await self._wake.wait()
-            if not self._producer.poll(0):
-                await asyncio.sleep(_POLL_S)
-            else:
-                await asyncio.sleep(0)
+            came = 0
+            for producer in (self._producer, *self._former):
+                try:
+                    with fatal_error_raised():
+                        came += producer.poll(0)
+                except KafkaException as error:
+                    log.warning("writer of a stream: %s", error)  # each record is reported all the same
+            self._former = [producer for producer in self._former if len(producer)]
+            await asyncio.sleep(0 if came else _POLL_S)

@@ -32,7 +32,7 @@ class Offsets:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRequest:
     """Request that was written.
 
     Attributes:
@@ -50,10 +50,10 @@ class Written:
 class ProducerState:
     """State of a producer: its last requests, oldest first, and when the last one was written (ms)."""
 
-    window: tuple[Written, ...]
+    window: tuple[WrittenRequest, ...]
     at_ms: int
 
-    def after(self, written: Written, at_ms: int) -> ProducerState:
+    def after(self, written: WrittenRequest, at_ms: int) -> ProducerState:
         """Return the state with one more request."""
         return ProducerState((*self.window, written)[-WINDOW:], at_ms)
 
@@ -76,7 +76,7 @@ class ProducerState:
         if document["v"] != _VERSION:
             raise ValueError(f"state of a producer of version {document['v']}")
         window = (
-            Written(sequence, digest, {p: Offsets(first, last, count) for p, first, last, count in offsets})
+            WrittenRequest(sequence, digest, {p: Offsets(first, last, count) for p, first, last, count in offsets})
             for sequence, digest, offsets in document["window"]
         )
         return cls(tuple(window), document["at_ms"])
@@ -85,7 +85,7 @@ class ProducerState:
 NEW = ProducerState((), 0)
 
 
-def judge(state: ProducerState, key: Key, sequence: int, digest: str) -> Written | None:
+def judge(state: ProducerState, key: Key, sequence: int, digest: str) -> WrittenRequest | None:
     """Return the request that this one repeats; None for the next one.
 
     Raises:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from databus.core.errors.source import SourceUnavailableError
 from databus.core.errors.stream import StreamPlaceGoneError
 from databus.kafka.client import ClientSettings, LastError, kafka_error
+from databus.kafka.consumer import bounded
 from databus.kafka.source_errors import source_error
 
 _CLIENT: Mapping[str, Any] = {
@@ -38,7 +39,7 @@ class Most:
     wait_s: float
 
 
-class Reader:
+class TopicReader:
     """Reader of a topic with a client of its own; one read at a time, other calls beside it.
 
     Args:
@@ -148,8 +149,10 @@ class Reader:
             SourceError: the cluster does not answer or refuses.
         """
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in places.items()]
+        answers: list[TopicPartition] = []
         try:
-            answers = self._client.commit(offsets=offsets, asynchronous=False)
+            # It knows no time-out of its own.
+            bounded(lambda: answers.extend(self._client.commit(offsets=offsets, asynchronous=False)), self._timeout_s)
             failed = next((one.error for one in answers if one.error is not None), None)
             if failed is None:
                 return

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from databus.stream.body import Record
-from databus.stream.producers import Key, Offsets, Written
+from databus.stream.body import StreamRecord
+from databus.stream.producers import Key, Offsets, WrittenRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +26,14 @@ class WriteRequest:
     """
 
     topic: str
-    records: Sequence[Record]
+    records: Sequence[StreamRecord]
     producer: str = ""
     sequence: int = 0
     digest: str = ""
 
     @property
     def key(self) -> Key:
-        """What its producer's state is kept under."""
+        """Key of its producer's state."""
         return self.topic, self.producer
 
 
@@ -89,29 +89,31 @@ class Delivery:
         return sum(self._count.values())
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WrittenRequest:
         """The request as its producer's state keeps it."""
-        return Written(self.request.sequence, self.request.digest, self.offsets)
+        return WrittenRequest(self.request.sequence, self.request.digest, self.offsets)
 
     def produce(self, producer: Producer, partition: int) -> None:
-        """Give the records to a producer.
+        """Give the records to a producer, whose callbacks come with poll or flush; what it refuses at once is `error`.
 
         Args:
-            producer: takes them; its callbacks come with poll or flush.
+            producer: takes them.
             partition: where records go that have neither key nor partition.
-
-        Raises:
-            BufferError: the producer's queue is full; some records may be in it, so `left` is not what it was.
-            KafkaException: it refuses one.
         """
-        topic = self.request.topic
-        records = self.request.records
+        topic, records = self.request.topic, self.request.records
         self.left = len(records)
         if any(record.headers for record in records):
-            for record in records:
+            for number, record in enumerate(records):
                 to = record.partition if record.partition >= 0 or record.key is not None else partition
                 headers = list(record.headers) or None
-                producer.produce(topic, record.value, record.key, to, on_delivery=self._report, headers=headers)
+                try:
+                    producer.produce(topic, record.value, record.key, to, on_delivery=self._report, headers=headers)
+                except KafkaException as error:
+                    self._refused(len(records) - number, error.args[0])
+                    return
+                except BufferError as error:
+                    self._refused(len(records) - number, KafkaError(KafkaError._QUEUE_FULL, str(error)))  # noqa: SLF001
+                    return
             return
         # In one call: a third of the time of a call for each.
         messages: list[dict[str, Any]] = [
@@ -122,9 +124,11 @@ class Delivery:
         ]
         queued = producer.produce_batch(topic, messages, on_delivery=self._report)
         if queued < len(messages):
-            refused = [m["_error"] for m in messages if "_error" in m]
-            self.left -= len(messages) - queued
-            self.error = self.error or refused[0]
+            self._refused(len(messages) - queued, next(m["_error"] for m in messages if "_error" in m))
+
+    def _refused(self, count: int, error: KafkaError) -> None:
+        self.left -= count
+        self.error = self.error or error
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -135,7 +139,6 @@ class Delivery:
                 self._first[partition] = self._last[partition] = offset
                 self._count[partition] = 1
             else:
-                # Reports of one partition come in the order of its offsets, but of a failed retry's: keep the edges.
                 if offset > self._last[partition]:
                     self._last[partition] = offset
                 elif offset < self._first[partition]:

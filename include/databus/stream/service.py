@@ -14,7 +14,7 @@ from databus.stream.metrics import StreamMetrics
 from databus.stream.options import StreamOptions
 from databus.stream.plain import PlainWriter
 from databus.stream.requests import WriteAnswer, WriteRequest
-from databus.stream.topics import Topic, Topics
+from databus.stream.topics import ServedTopics, Topic
 
 
 class StreamService:
@@ -30,7 +30,7 @@ class StreamService:
         self.options, self.tokens = options, tokens or Tokens()
         self.rates, self.admission, self.metrics = Rates(options.rate), Admission(options), StreamMetrics()
         self._settings = settings
-        self.topics = Topics(settings)
+        self.topics = ServedTopics(settings)
         self.consumers = Consumers(settings, options)
         self._lanes: list[Lane] = []
         self._plain: dict[bool, PlainWriter] = {}
@@ -81,7 +81,7 @@ class StreamService:
 
     @property
     def healthy(self) -> bool:
-        """Whether no other instance has taken it over."""
+        """True while no other instance has taken it over."""
         return not any(lane.fenced for lane in self._lanes)
 
     def gauges(self) -> dict[str, float]:

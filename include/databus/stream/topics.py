@@ -5,20 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from databus.core.errors.source import SourceError
 from databus.core.errors.stream import StreamAcksError, StreamRequestError, StreamTopicError
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
 from databus.kafka.source_errors import source_error
-from databus.stream.body import Record, too_large
+from databus.stream.body import StreamRecord, too_large
 
 _SEEN_S = 30.0
 """Seconds for which a topic's settings are taken as they were."""
+_FAILED_S = 1.0
 _OVERHEAD = 128
 """Bytes that Kafka's format adds to a batch of one record at most, names of headers and keys aside."""
 
@@ -63,7 +66,7 @@ class Topic:
             )
         return False
 
-    def check(self, records: Sequence[Record]) -> None:
+    def check(self, records: Sequence[StreamRecord]) -> None:
         """Refuse records that the brokers would refuse.
 
         Raises:
@@ -82,7 +85,7 @@ class Topic:
                 )
 
 
-class Topics:
+class ServedTopics:
     """Topics of the cluster, each looked at anew after half a minute; calls block, from any thread."""
 
     def __init__(self, settings: ClientSettings):
@@ -90,6 +93,7 @@ class Topics:
         self._cluster = KafkaCluster(settings)
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, Topic]] = {}
+        self._failed: tuple[float, SourceError] | None = None
 
     def known(self, name: str) -> Topic | None:
         """Return a topic that was looked at lately; does not block."""
@@ -106,17 +110,19 @@ class Topics:
         with self._lock:
             if (known := self.known(name)) is not None:
                 return known
-            self._seen.pop(name, None)
-            facts = self._cluster.describe([name], lambda _, internal: not internal).get(name)
-            if facts is None:
+            if self._failed is not None and time.monotonic() - self._failed[0] < _FAILED_S:
+                raise copy(self._failed[1])  # the next one does not wait for the brokers as long again
+            try:
+                facts = self._cluster.describe([name], lambda _, internal: not internal).get(name)
+                topic = None if facts is None else self._with_settings(name, facts.partitions)
+            except SourceError as error:
+                self._failed = time.monotonic(), error
+                raise
+            if topic is None:
+                self._seen.pop(name, None)
                 raise StreamTopicError(f"there is no topic {name}")
-            topic = self._with_settings(name, facts.partitions)
             self._seen[name] = time.monotonic(), topic
             return topic
-
-    def forget(self, name: str) -> None:
-        """Look at a topic anew the next time."""
-        self._seen.pop(name, None)
 
     def make_state(self, name: str, lanes: int, idle_s: float) -> None:
         """Create the compacted topic of the producers' state, where it is not there.

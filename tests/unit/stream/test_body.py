@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import StreamRequestError, StreamTooLargeError
-from databus.stream.body import Bounds, Record, of_json, of_lines
+from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
 
 BOUNDS = Bounds(record_bytes=50, batch_records=20)
 LINES = st.lists(st.binary(min_size=1, max_size=50).filter(lambda line: b"\n" not in line), min_size=1, max_size=20)
@@ -30,11 +30,11 @@ def test_records_in_json() -> None:
         {"key": "gone", "value": None},
     ]
     assert of_json(json.dumps({"records": given}).encode(), BOUNDS, b"all", 1) == [
-        Record('{"a":"é","b":[1,2]}'.encode(), b"k", 1),
-        Record(b"[0.1,1500.0,12345678901234567890]", b"all", 1),
-        Record(b"plain", b"all", 1),
-        Record(b"\x00\x01\xff", b"all", 2, (("h", b"x"),)),
-        Record(None, b"gone", 1),
+        StreamRecord('{"a":"é","b":[1,2]}'.encode(), b"k", 1),
+        StreamRecord(b"[0.1,1500.0,12345678901234567890]", b"all", 1),
+        StreamRecord(b"plain", b"all", 1),
+        StreamRecord(b"\x00\x01\xff", b"all", 2, (("h", b"x"),)),
+        StreamRecord(None, b"gone", 1),
     ]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import StreamFullError, StreamProducerConflictError, StreamSequenceError
-from databus.stream.producers import NEW, WINDOW, Offsets, Producers, ProducerState, Written, judge
+from databus.stream.producers import NEW, WINDOW, Offsets, Producers, ProducerState, WrittenRequest, judge
 
 KEY = ("orders", "writer-1")
 
@@ -15,7 +15,7 @@ KEY = ("orders", "writer-1")
 def state_of(*sequences: int) -> ProducerState:
     state = NEW
     for number in sequences:
-        state = state.after(Written(number, f"d{number}", {0: Offsets(number, number, 1)}), number)
+        state = state.after(WrittenRequest(number, f"d{number}", {0: Offsets(number, number, 1)}), number)
     return state
 
 
@@ -32,7 +32,7 @@ def test_each_sequence_is_written_once_and_in_order(sent: list[tuple[int, str]])
         else:
             if found is None:
                 log.append((digest, len(log) * 10))
-                state = state.after(Written(sequence, digest, {0: Offsets(log[-1][1], log[-1][1], 1)}), 0)
+                state = state.after(WrittenRequest(sequence, digest, {0: Offsets(log[-1][1], log[-1][1], 1)}), 0)
             else:
                 assert log[sequence] == (digest, found.offsets[0].first)
     assert [one.sequence for one in state.window] == list(range(len(log)))[-WINDOW:]

@@ -192,7 +192,7 @@ def test_what_the_topic_would_refuse_is_refused_by_name(servers: str, serve: Cal
 
 
 def test_a_full_service_says_when_to_come_again(serve: Callable[..., Served], topic: str) -> None:
-    service = serve(requests=1, rate=50.0)
+    service = serve(requests=1)
     began, go_on = threading.Event(), threading.Event()
 
     def slow() -> Iterator[bytes]:
@@ -214,9 +214,12 @@ def test_a_full_service_says_when_to_come_again(serve: Callable[..., Served], to
     thread.join(60)
     other.http.close()
     assert answers[0].json()["records"] == 2
-    assert service.write(topic, ["x"] * 45).status_code == 200
-    problem(service.write(topic, ["x"] * 45), 429, "stream_full")
     assert service.service.admission.bytes == 0
+    slow_client = serve(rate=0.01)
+    assert slow_client.write(topic, ["x"]).status_code == 200
+    answer = slow_client.write(topic, ["x"])
+    problem(answer, 429, "stream_full")
+    assert int(answer.headers["retry-after"]) > 1
 
 
 def test_with_the_brokers_away_nothing_is_acknowledged(servers: str, serve: Callable[..., Served], topic: str) -> None:

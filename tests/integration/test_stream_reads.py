@@ -227,6 +227,13 @@ def test_with_the_brokers_away_reads_are_refused(servers: str, serve: Callable[.
             assert acked.status_code == 503, acked.text
             assert time.monotonic() < deadline
         assert acked.json()["stored"] is True
+        proxy.go_down()
+        deadline = time.monotonic() + 60
+        while (answer := service.read(topic, partition=1, offset=0)).status_code == 200:
+            assert answer.json()["records"] == []  # as long as nobody has noticed
+            assert time.monotonic() < deadline
+        assert answer.status_code == 503, answer.text
+        proxy.come_back()
 
 
 def test_tokens_are_for_their_topics(serve: Callable[..., Served], topic: str, tmp_path: Path) -> None:

@@ -20,13 +20,15 @@ _CLIENT: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
+    "enable.partition.eof": True,
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": 2_048,
     "queued.min.messages": 1_000,
     "fetch.wait.max.ms": 100,
 }
 _GULP = 500
-_PASSING_S = 0.02
+_ALIVE_S = 3.0
+_PASSING_S, _LOOK_S, _STEP_S = 0.02, 0.05, 0.5
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
 
 
@@ -54,11 +56,13 @@ class TopicReader:
         self._seen = LastError()
         self._client = settings.consumer({**_CLIENT, "group.id": group}, self._seen)
         self._at: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._reports = 0
         self._stop = threading.Event()
         self._reading = threading.Lock()
 
     def read(self, places: Mapping[int, int], most: Most) -> list[Message]:
-        """Return records from places on, those of a partition in order; empty where none came in time.
+        """Return records from places on, those of a partition in order; empty where there are none and none came.
 
         Raises:
             StreamPlaceGoneError: the topic has no record at a place, nor ends there.
@@ -69,23 +73,34 @@ class TopicReader:
             deadline = time.monotonic() + most.wait_s
             found: list[Message] = []
             size = 0
-            reports = self._seen.reports
             while not self._stop.is_set():
-                left = _PASSING_S if found else max(0.0, deadline - time.monotonic())
-                messages = self._consume(min(_GULP, most.records - len(found)), min(left, 0.5))
+                left = _PASSING_S if found else max(_LOOK_S, min(_STEP_S, deadline - time.monotonic()))
+                messages = self._consume(min(_GULP, most.records - len(found)), left)
                 for message in messages:
                     size += len(message.value() or b"") + len(message.key() or b"")
                     if size > most.size and found:
                         self._at = {}  # the rest of them is read again
                         return found
-                    self._take(message)
+                    self._at[message.partition()] = message.offset() + 1
                     found.append(message)
-                full = len(found) >= most.records or size >= most.size
-                if full or (not messages and (found or time.monotonic() >= deadline)):
+                if len(found) >= most.records or size >= most.size or (found and not messages):
                     break
-            if not found and self._seen.reports > reports:
-                self._check_alive()
+                if not found and time.monotonic() >= deadline and self._is_over(places, deadline):
+                    break
             return found
+
+    def _is_over(self, places: Mapping[int, int], deadline: float) -> bool:
+        """Return whether all partitions were read to their ends: before that nobody knows that there is nothing.
+
+        Raises:
+            SourceUnavailableError: they were not for long.
+        """
+        if self._ended >= places.keys():
+            self._check_alive()
+            return True
+        if time.monotonic() > deadline + self._timeout_s:
+            raise SourceUnavailableError(f"{self._settings.conn_id}: {self._topic} cannot be read: no answer")
+        return False
 
     def read_spans(self, spans: Mapping[int, tuple[int, int]]) -> list[Message]:
         """Return all records of spans (first offset, the one behind the last).
@@ -109,6 +124,8 @@ class TopicReader:
                         found.append(message)
                     if offset >= spans[partition][1] - 1:
                         ends.pop(partition, None)
+                for partition in self._ended & ends.keys():
+                    del ends[partition]  # what is missing of it was compacted away
             self._at = {}
             return found
 
@@ -170,11 +187,10 @@ class TopicReader:
         if self._at != places:
             self._client.assign([TopicPartition(self._topic, p, offset) for p, offset in places.items()])
             self._at = dict(places)
-
-    def _take(self, message: Message) -> None:
-        self._at[message.partition()] = message.offset() + 1
+            self._ended.clear()
 
     def _consume(self, count: int, seconds: float) -> list[Message]:
+        """Return records; notes which partitions have ended."""
         try:
             # `consume` waits until it has as many as asked for: the first one alone is waited for.
             first = self._client.poll(seconds)
@@ -182,16 +198,24 @@ class TopicReader:
             if messages and count > 1:
                 messages += self._client.consume(count - 1, _PASSING_S)
         except KafkaException as error:
-            failed = kafka_error(error)
+            failed, partition = kafka_error(error), -1
         else:
-            failed = next((m.error() for m in messages if m.error() is not None), None)
-            if failed is None:
-                return messages
-            gone = next(m for m in messages if m.error() is not None)
-            self._at = {}
-            if failed.code() in _GONE:
-                self._raise_gone(gone.partition())
+            records = []
+            for message in messages:
+                error, partition = message.error(), message.partition()
+                if error is None:
+                    self._ended.discard(partition)
+                    records.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    self._ended.add(partition)
+                else:
+                    failed = error
+                    break
+            else:
+                return records
         self._at = {}
+        if failed.code() in _GONE:
+            self._raise_gone(partition)
         raise source_error(self._settings, f"read {self._topic}", failed, self._seen)
 
     def _raise_gone(self, partition: int) -> None:
@@ -203,11 +227,15 @@ class TopicReader:
         raise error
 
     def _check_alive(self) -> None:
-        """Raise an error where no broker answers: nothing to read is something else."""
+        """Raise an error where connections were lost and no broker answers now: nothing to read is something else."""
+        if self._seen.reports == self._reports:
+            return
+        reports = self._seen.reports
         try:
-            self._client.list_topics(self._topic, timeout=min(2.0, self._timeout_s))
+            self._client.list_topics(self._topic, timeout=min(_ALIVE_S, self._timeout_s))
         except KafkaException as error:
             failed = kafka_error(error)
         else:
+            self._reports = reports
             return
         raise source_error(self._settings, f"read {self._topic}", failed, self._seen)

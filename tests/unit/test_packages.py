@@ -46,6 +46,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "schema_registry": ("registry",),
     "sinks": ("elasticsearch", "kafka", "spark"),
     "sources": ("kafka", "mysql", "spark"),
+    "stream": ("stream",),
     "testing": ("spark",),
     "transforms": ("spark",),
     "web": ("airflow",),

@@ -44,6 +44,7 @@ PANELS: dict[str, dict[str, str]] = {
         "doctor": "diagnostics:doctor",
         "explain": "explain:explain",
         "watch": "watch:watch",
+        "stream": "stream:stream",
         "alerts": "alerts:app",
         "segments": "segments:app",
         "records": "records:app",
@@ -65,7 +66,7 @@ class Commands(LazyCommands):
     }
     panels: ClassVar[dict[str, str]] = {name: panel for panel, commands in PANELS.items() for name in commands}
     renamed: ClassVar[dict[str, str]] = {"claim": "large-value"}
-    extras: ClassVar[dict[str, str]] = {"sandbox": "sandbox", "bench": "sandbox"}
+    extras: ClassVar[dict[str, str]] = {"sandbox": "sandbox", "bench": "sandbox", "stream": "stream"}
 
 
 _SERVERS = "" if lacking("sandbox") else "`databus sandbox up`, "

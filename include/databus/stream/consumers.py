@@ -1,0 +1,259 @@
+"""Consumers of topics: their deliveries and Kafka clients, and reads by offset; bounded in number."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from confluent_kafka import Message
+
+from databus.core.errors.stream import StreamFullError, StreamRequestError
+from databus.kafka.client import ClientSettings
+from databus.stream.deliveries import Deliveries, OpenDelivery
+from databus.stream.options import StreamOptions
+from databus.stream.reader import Most, TopicReader
+from databus.stream.topics import Topic
+
+_T = TypeVar("_T")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PATIENCE_S = 0.5
+_BY_OFFSET = ""
+"""Name of the consumer that reads by offset and has no deliveries."""
+
+
+@dataclass(eq=False)
+class _Consumer:
+    deliveries: Deliveries
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of reads
+    storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reader: TopicReader | None = None
+    users: int = 0
+
+
+class Consumers:
+    """Consumers of one cluster; used in the event loop, their clients in threads.
+
+    Args:
+        settings: the cluster.
+        options: of the service.
+    """
+
+    def __init__(self, settings: ClientSettings, options: StreamOptions):
+        self._settings, self._options = settings, options
+        self._known: OrderedDict[tuple[str, str, int], _Consumer] = OrderedDict()
+        self._threads = ThreadPoolExecutor(2 * options.readers + 2, "stream-reader")
+        self._start = uuid.uuid4().hex[:8]
+
+    def __len__(self) -> int:
+        return sum(name != _BY_OFFSET for _, name, _ in self._known)
+
+    async def read(self, topic: Topic, partition: int, place: int | str, most: Most) -> tuple[int, list[Message]]:
+        """Return the offset that a read begins at, and its records.
+
+        Args:
+            topic: its facts.
+            partition: of it.
+            place: offset, "earliest" or "latest".
+            most: bounds.
+
+        Raises:
+            StreamPlaceGoneError: the topic has no record there.
+            StreamFullError: too many read.
+            SourceError: the cluster does not answer or refuses.
+        """
+        number = 0
+        while (busy := self._known.get((topic.name, _BY_OFFSET, number))) is not None and busy.users:
+            number += 1
+        async with self._using(topic.name, _BY_OFFSET, number) as (_, reader):
+            if isinstance(place, str):
+                edges = (await self._call(reader.edges, [partition]))[partition]
+                place = edges[0] if place == "earliest" else edges[1]
+            return place, await self._call(reader.read, {partition: place}, most)
+
+    async def deliver(
+        self, topic: Topic, name: str, most: Most, start: str, deadline_s: float
+    ) -> tuple[OpenDelivery | None, list[Message]]:
+        """Deliver the next records of a consumer: those of a late delivery first; None where none came in time.
+
+        Args:
+            topic: its facts.
+            name: of the consumer.
+            most: bounds of what follows; a late delivery is made again as it was.
+            start: "earliest" or "latest": where a consumer begins that has acknowledged nothing.
+            deadline_s: seconds until it is made again.
+
+        Raises:
+            StreamFullError: too many deliveries are open, or too many read.
+            StreamPlaceGoneError: retention has passed the consumer's place.
+            SourceError: the cluster does not answer or refuses.
+        """
+        until = time.monotonic() + most.wait_s
+        async with self._using(topic.name, name) as (consumer, reader), AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(most.wait_s + _PATIENCE_S):
+                    await stack.enter_async_context(consumer.turn)
+            except TimeoutError:
+                return None, []  # another read of this consumer waits for longer
+            deliveries = consumer.deliveries
+            await self._begin(topic, consumer, reader, start)
+            while True:
+                now = time.monotonic()
+                if (late := deliveries.expired(now)) is not None:
+                    messages = await self._call(reader.read_spans, late.spans)
+                    if not deliveries.is_open(late):
+                        continue  # acknowledged meanwhile
+                    return deliveries.again(late, time.monotonic() + deadline_s), messages
+                if len(deliveries) >= self._options.open_deliveries:
+                    raise StreamFullError(
+                        f"{len(deliveries)} deliveries of consumer {name} of {topic.name} are open",
+                        hint="Acknowledge some of them first.",
+                    )
+                left = until - now
+                if (deadline := deliveries.first_deadline_s) is not None:
+                    left = min(left, deadline - now)
+                asked = dict(deliveries.next)
+                bounds = Most(most.records, most.size, max(0.0, left))
+                messages = await self._call(reader.read, asked, bounds)
+                if asked != deliveries.next:
+                    continue  # somebody moved its places
+                if messages:
+                    ends = {message.partition(): message.offset() + 1 for message in messages}
+                    return deliveries.deliver(ends, time.monotonic() + deadline_s), messages
+                if time.monotonic() >= until:
+                    return None, []
+
+    async def acknowledge(self, topic: Topic, name: str, delivery_id: str) -> bool:
+        """Take a delivery as handled.
+
+        Returns:
+            Whether that is stored in Kafka: not while a delivery before it is open.
+
+        Raises:
+            StreamDeliveryError: it is not open.
+            SourceError: the cluster does not answer or refuses; it is still open.
+        """
+        async with self._using(topic.name, name) as (consumer, reader), consumer.storing:
+            moved = consumer.deliveries.after(delivery_id)
+            if moved:
+                await self._call(reader.commit, moved)
+            consumer.deliveries.acknowledge(delivery_id)
+            return bool(moved)
+
+    async def move(self, topic: Topic, name: str, places: Mapping[int, int] | str) -> dict[int, int]:
+        """Set a consumer's places: offsets by partition, or "earliest" or "latest" of all; returns them as stored.
+
+        Raises:
+            StreamRequestError: a partition is not there.
+            SourceError: the cluster does not answer or refuses.
+        """
+        async with self._using(topic.name, name) as (consumer, reader), consumer.storing:
+            if isinstance(places, str):
+                edges = await self._call(reader.edges, range(topic.partitions))
+                places = {p: first if places == "earliest" else end for p, (first, end) in edges.items()}
+            if unknown := sorted(p for p in places if p >= topic.partitions):
+                raise StreamRequestError(f"topic {topic.name} has {topic.partitions} partitions, not {unknown[0]}")
+            await self._call(reader.commit, places)
+            consumer.deliveries.begin(places)
+            return dict(places)
+
+    async def close(self) -> None:
+        """Close all clients."""
+        readers = [one.reader for one in self._known.values() if one.reader is not None]
+        await asyncio.gather(*(asyncio.to_thread(reader.close) for reader in readers))
+        self._threads.shutdown(wait=False)
+
+    async def _begin(self, topic: Topic, consumer: _Consumer, reader: TopicReader, start: str) -> None:
+        new = [p for p in range(topic.partitions) if p not in consumer.deliveries.next]
+        if not new:
+            return
+        committed = await self._call(reader.committed, new)
+        first = [p for p in new if p not in committed]
+        edges = await self._call(reader.edges, first)
+        # What is added later was never there to be left out: it begins at its first record.
+        latest = start == "latest" and not consumer.deliveries.next and not committed
+        places = {p: edges[p][1] if latest else edges[p][0] for p in first}
+        if latest:
+            await self._call(reader.commit, places)
+        consumer.deliveries.begin({**places, **committed})
+
+    def _using(self, topic: str, name: str, number: int = 0) -> _Using:
+        if name and not _NAME.fullmatch(name):
+            raise StreamRequestError(
+                f"{name[:40]!r} is no name of a consumer", hint="Take letters, digits, '.', '_' and '-', 100 at most."
+            )
+        return _Using(self, (topic, name, number))
+
+    async def open(self, key: tuple[str, str, int]) -> tuple[_Consumer, TopicReader]:
+        """Return a consumer with its client, in use until `leave`.
+
+        Raises:
+            StreamFullError: all clients are in use, or there are as many consumers as may be.
+        """
+        consumer = self._known.get(key)
+        if consumer is None:
+            self._forget()
+            consumer = self._known[key] = _Consumer(Deliveries(self._start))
+        self._known.move_to_end(key)
+        consumer.users += 1
+        try:
+            if consumer.reader is None:
+                await self._make_room()
+                topic, name, number = key
+                group = f"databus.stream.{self._options.name}.{name or number}"
+                opened = await self._call(TopicReader, self._settings, topic, group, self._options.timeout_s)
+                if consumer.reader is None:
+                    consumer.reader = opened
+                else:
+                    await self._call(opened.close)
+        except BaseException:
+            self.leave(consumer)
+            raise
+        return consumer, consumer.reader
+
+    def leave(self, consumer: _Consumer) -> None:
+        """Let go of a consumer."""
+        consumer.users -= 1
+
+    async def _make_room(self) -> None:
+        open_ones = [one for one in self._known.values() if one.reader is not None]
+        if len(open_ones) < self._options.readers:
+            return
+        idle = next((one for one in open_ones if not one.users), None)
+        if idle is None or idle.reader is None:
+            raise StreamFullError(f"{len(open_ones)} readers are at work", hint="Try again, or raise --readers.")
+        reader, idle.reader = idle.reader, None
+        await self._call(reader.close)
+
+    def _forget(self) -> None:
+        if len(self._known) < self._options.consumers:
+            return
+        for key, one in self._known.items():
+            if not one.users and not len(one.deliveries) and one.reader is None:
+                del self._known[key]
+                return
+        raise StreamFullError(f"{len(self._known)} consumers are at work", hint="Use fewer, or raise --consumers.")
+
+    async def _call(self, call: Callable[..., _T], *arguments: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+
+class _Using:
+    """Use of a consumer and its client."""
+
+    def __init__(self, consumers: Consumers, key: tuple[str, str, int]):
+        self._consumers, self._key = consumers, key
+
+    async def __aenter__(self) -> tuple[_Consumer, TopicReader]:
+        self._consumer, reader = await self._consumers.open(self._key)
+        return self._consumer, reader
+
+    async def __aexit__(self, *_: object) -> None:
+        self._consumers.leave(self._consumer)

@@ -1,0 +1,163 @@
+"""Topics as the service sees them: partitions, and the settings that decide what it may promise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from databus.core.errors.source import SourceError
+from databus.core.errors.stream import StreamAcksError, StreamRequestError, StreamTopicError
+from databus.kafka.client import ClientSettings
+from databus.kafka.cluster import KafkaCluster
+from databus.kafka.source_errors import source_error
+from databus.stream.body import StreamRecord, too_large
+
+_SEEN_S = 30.0
+"""Seconds for which a topic's settings are taken as they were."""
+_FAILED_S = 1.0
+_OVERHEAD = 128
+"""Bytes that Kafka's format adds to a batch of one record at most, names of headers and keys aside."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Topic of the cluster.
+
+    Attributes:
+        name: its name.
+        partitions: number of partitions.
+        min_insync: replicas that have a record when it is acknowledged with acks=all (min.insync.replicas).
+        message_bytes: the largest batch that the brokers take (max.message.bytes).
+    """
+
+    name: str
+    partitions: int
+    min_insync: int
+    message_bytes: int
+
+    def check_acks(self, acks: str) -> bool:
+        """Return whether the leader alone has to confirm.
+
+        Args:
+            acks: "leader", "all" or the number of replicas that are to have the records.
+
+        Raises:
+            StreamRequestError: it is none of these.
+            StreamAcksError: the topic makes sure of fewer replicas.
+        """
+        if acks in ("all", "leader"):
+            return acks == "leader"
+        if not acks.isascii() or not acks.isdigit() or int(acks) < 1:
+            raise StreamRequestError(
+                f"acks is {acks[:20]!r}", hint='Take "leader", "all", or a number of replicas from 1 on.'
+            )
+        if int(acks) > self.min_insync:
+            raise StreamAcksError(
+                f"acks={acks}, and topic {self.name} makes sure of {self.min_insync} replicas (min.insync.replicas)",
+                hint=f"Kafka knows no number for one request: set min.insync.replicas={acks} at the topic (it then "
+                "refuses records while fewer are in sync), or ask for fewer.",
+            )
+        return False
+
+    def check(self, records: Sequence[StreamRecord]) -> None:
+        """Refuse records that the brokers would refuse.
+
+        Raises:
+            StreamTopicError: a partition is not there.
+            StreamTooLargeError: a record is larger than max.message.bytes allows.
+        """
+        for number, record in enumerate(records, 1):
+            if record.partition >= self.partitions:
+                raise StreamTopicError(
+                    f"record {number} is for partition {record.partition}; topic {self.name} has {self.partitions}",
+                    hint="Partitions are numbered from 0. Leave it out to have the key decide.",
+                )
+            if record.size + _OVERHEAD + 32 * len(record.headers) > self.message_bytes:
+                raise too_large(
+                    number, record.size, self.message_bytes, f"topic {self.name}", "max.message.bytes of the topic"
+                )
+
+
+class ServedTopics:
+    """Topics of the cluster, each looked at anew after half a minute; calls block, from any thread."""
+
+    def __init__(self, settings: ClientSettings):
+        self._settings = settings
+        self._cluster = KafkaCluster(settings)
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, Topic]] = {}
+        self._failed: tuple[float, SourceError] | None = None
+
+    def known(self, name: str) -> Topic | None:
+        """Return a topic that was looked at lately; does not block."""
+        at, topic = self._seen.get(name, (0.0, None))
+        return topic if topic is not None and time.monotonic() - at < _SEEN_S else None
+
+    def of(self, name: str) -> Topic:
+        """Return a topic.
+
+        Raises:
+            StreamTopicError: it is not there.
+            SourceUnavailableError: no broker answers.
+        """
+        with self._lock:
+            if (known := self.known(name)) is not None:
+                return known
+            if self._failed is not None and time.monotonic() - self._failed[0] < _FAILED_S:
+                raise copy(self._failed[1])  # the next one does not wait for the brokers as long again
+            try:
+                facts = self._cluster.describe([name], lambda _, internal: not internal).get(name)
+                topic = None if facts is None else self._with_settings(name, facts.partitions)
+            except SourceError as error:
+                self._failed = time.monotonic(), error
+                raise
+            if topic is None:
+                self._seen.pop(name, None)
+                raise StreamTopicError(f"there is no topic {name}")
+            self._seen[name] = time.monotonic(), topic
+            return topic
+
+    def make_state(self, name: str, lanes: int, idle_s: float) -> None:
+        """Create the compacted topic of the producers' state, where it is not there.
+
+        Raises:
+            StreamTopicError: it is there with another number of partitions.
+        """
+        with self._lock:
+            facts = self._cluster.describe([name], lambda *_: True).get(name)
+            if facts is None:
+                idle_ms = str(int(idle_s * 1000))
+                config = {
+                    # What was forgotten leaves the topic too, once its segment was rolled.
+                    "cleanup.policy": "compact,delete",
+                    "retention.ms": idle_ms,
+                    "segment.ms": str(min(int(idle_ms), 86_400_000)),
+                }
+                made = self._cluster.admin.create_topics(
+                    [NewTopic(name, lanes, -1, config=config)], request_timeout=self._settings.timeout_s
+                )[name]
+                try:
+                    made.result()
+                except KafkaException as error:
+                    raise source_error(self._settings, f"create topic {name}", error, self._cluster.seen) from error
+            elif facts.partitions != lanes:
+                raise StreamTopicError(
+                    f"topic {name} has {facts.partitions} partitions, and the service {lanes} lanes",
+                    hint=f"Start it with --lanes {facts.partitions}, or with another --name: its producers begin anew.",
+                )
+
+    def _with_settings(self, name: str, partitions: int) -> Topic:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        asked = self._cluster.admin.describe_configs([resource], request_timeout=self._settings.timeout_s)[resource]
+        try:
+            found = asked.result()
+        except KafkaException as error:
+            raise source_error(self._settings, f"read the settings of {name}", error, self._cluster.seen) from error
+        return Topic(name, partitions, int(found["min.insync.replicas"].value), int(found["max.message.bytes"].value))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
-from datetime import timedelta
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -20,10 +18,7 @@ from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.option_texts import exact_duration
 from databus.core.settings import Settings
-from databus.core.spec import Spec
-from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
@@ -35,9 +30,6 @@ _NONE = "no flows: no Python file of the DAG folder makes one"
 _NO_DAGS = "Airflow is not installed here: flows are validated without their DAGs"
 _NONE_READABLE = "no flow is readable"
 _WORST = ("ok", "warn", "error")
-_MOST_ENTRIES = 10
-"""Entries of a mapping, such as a Lookup's table, that are shown."""
-
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
 
@@ -81,32 +73,6 @@ def show(
     shown: dict[str, Any] = {"file": str(found.file), **as_written_by_people(found.flow)}
     shown["lane_taken"] = lanes_now(found.flow, connection_source()) if connect else lane_of(found.flow)
     show_one(shown, output)
-
-
-def as_written_by_people(spec: Spec) -> dict[str, Any]:
-    """Return a spec's options as a DAG file names them, with its kind; for people, and not read back.
-
-    Options that `to_json` leaves out are left out. A duration is text such as "6 h"; other values are plain JSON.
-    """
-    names = {how.name: how.option for how in stored_options(type(spec)).values()}
-    found = {names.get(name, name): stored for name, stored in spec.to_json().items()}
-    shown = {option: _shown(getattr(spec, option, stored), stored) for option, stored in found.items()}
-    return {option: value for option, value in shown.items() if option != "kind" or value}
-
-
-def _shown(value: Any, stored: Any) -> Any:
-    if isinstance(value, Spec):
-        return as_written_by_people(value)
-    if isinstance(value, tuple) and value and all(isinstance(part, Spec) for part in value):
-        return [as_written_by_people(part) for part in value]
-    if isinstance(value, timedelta):
-        return exact_duration(value)
-    if isinstance(value, Mapping) and len(value) > _MOST_ENTRIES:
-        some = dict(list(value.items())[:_MOST_ENTRIES])
-        return {**some, "…": f"{len(value) - _MOST_ENTRIES} more"}
-    if isinstance(value, str) and not isinstance(value, Enum):
-        return value  # where the stored value is a former one
-    return stored
 
 
 @app.command()

@@ -96,6 +96,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         cursor: str = "",
         limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
         amendments: Annotated[bool, Query(description="Leave commits of batches out.")] = False,
+        stored: Annotated[bool, Query(description="Also each entry as it is stored, as `entry`.")] = False,
     ) -> dict[str, Any]:
         """Commits and amendments that ZooKeeper keeps, newest first; `audit` reaches further back."""
         after = place_of(cursor, (int,))
@@ -106,7 +107,11 @@ def router(access: Access, installation: Installation) -> APIRouter:
             most = ALL_HISTORY if amendments else further + limit + 1
             entries = checkpoints.history(flow, services, most) if last else []
         found = [
-            {**entry_facts(entry), "why": checkpoints.why_of(entry)}
+            {
+                **entry_facts(entry),
+                "why": checkpoints.why_of(entry),
+                **({"entry": entry.to_json()} if stored else {}),
+            }
             for entry in entries
             if (after is None or entry.number < after[0]) and not (amendments and entry.action == "commit")
         ][: limit + 1]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served, served_flows, server
 from databus.cli.terminal.exits import OK, UNREACHABLE, USAGE
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
@@ -23,6 +24,7 @@ from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
 from databus.ops.flows.shared_topics import shared_transaction_topics
+from databus.ops.flows.written import as_written_by_people, listed
 from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
@@ -36,17 +38,17 @@ app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=T
 @app.command("list")
 def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
     """List the flows of the DAG folder."""
+    columns = ("flow", "source", "sinks", "file")
+    if (there := server()) is not None:
+        known, unread = served_flows(there)
+        rows = [{name: item[name] for name in columns} for item in known]
+        show_rows(rows, columns, output, empty="no flows that you may see")
+        if unread:
+            raise typer.Exit(USAGE)
+        return
     found, broken = discover(dags, dags=False)
-    rows = [
-        {
-            "flow": f.flow.name,
-            "source": f"{f.flow.source.kind} {', '.join(f.flow.source.datasets())}".strip(),
-            "sinks": ", ".join(f"{s.kind} {' '.join(s.datasets())}".strip() for s in f.flow.sinks),
-            "file": str(f.file),
-        }
-        for f in found
-    ]
-    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty=_NONE_READABLE if broken else _NONE)
+    rows = [listed(f.flow, str(f.file)) for f in found]
+    show_rows(rows, columns, output, empty=_NONE_READABLE if broken else _NONE)
     tell_unreadable(broken)
     if broken:
         ERR.print("`databus flows validate` says what to do.", style="dim")
@@ -69,6 +71,11 @@ def show(
     """
     from databus.ops.flows.lanes import lane_of, lanes_now
 
+    if (there := served(flow)) is not None:
+        told = there.get("/definition")
+        lane = there.get("/lanes")["lanes"] if connect else told["lane_taken"]
+        show_one({"file": told["file"], **told["options"], "lane_taken": lane}, output)
+        return
     found = find_flow(flow, dags, dags=False)
     shown: dict[str, Any] = {"file": str(found.file), **as_written_by_people(found.flow)}
     shown["lane_taken"] = lanes_now(found.flow, connection_source()) if connect else lane_of(found.flow)
@@ -205,10 +212,15 @@ def graph(
     dags: Dags = None,
 ) -> None:
     """Draw a flow as a Mermaid graph."""
-    drawn = graph_of(find_flow(flow, dags, dags=False).flow)
-    if form == "json":
-        show_one(asdict(drawn), Format.JSON)
-    elif form == "mermaid":
-        OUT.print(mermaid(drawn), markup=False, soft_wrap=True)
-    else:
+    if form not in ("json", "mermaid"):
         raise typer.BadParameter("known formats: mermaid, json", param_hint="--format")
+    if (there := served(flow)) is not None:
+        told = there.get("/graph")
+        facts, text = told["graph"], told["mermaid"]
+    else:
+        drawn = graph_of(find_flow(flow, dags, dags=False).flow)
+        facts, text = asdict(drawn), mermaid(drawn)
+    if form == "json":
+        show_one(facts, Format.JSON)
+    else:
+        OUT.print(text, markup=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from databus.core.settings import Settings
 from databus.ops.audit import AuditEntry, audit
 from databus.ops.health.lag import measure, measure_partitions
 from databus.ops.health.lag_facts import lag_facts
-from databus.ops.ledger.show import read_ledger, summary
+from databus.ops.ledger.show import problems_of, read_ledger, summary
 from databus.ops.mirror.heartbeats import newest_heartbeat
 from databus.ops.mirror.translate import mirror_sink, translate
 from databus.records.quality.trend import newest_runs, trends
@@ -40,8 +40,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         """Account of every byte and row of the flow's log; `problems` names what does not add up."""
         with installation.opened(dag_id) as (flow, services):
             state = read_ledger(flow, services)
-        problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]
-        return {**summary(state), "problems": problems}
+        return {**summary(state), "problems": problems_of(state)}
 
     @made.get("/gaps", dependencies=sees)
     def gaps(dag_id: str) -> dict[str, Any]:

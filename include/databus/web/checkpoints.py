@@ -179,7 +179,7 @@ def _previewed(flow: Flow, services: Services, wanted: PreviewWanted) -> Any:
         case "adopt":
             return adoption.preview(flow, services, allow_repeats=wanted.allow_repeats).to_json()
         case "accept":
-            return _outputs(accepting.preview(flow, services, wanted.topics))
+            return accepting.facts_of(accepting.preview(flow, services, wanted.topics))
         case "skip" if wanted.sink:
             return giving_up.preview(flow, services, wanted.sink, wanted.sink_target()).to_json()
         case "rewind" | "skip" | "restore":
@@ -231,15 +231,7 @@ def _accepted(flow: Flow, services: Services, call: ActionCall, what: str) -> di
     wanted = call.asked
     assert isinstance(wanted, Move)  # noqa: S101 - the route's own body
     found = accepting.execute(flow, services, call.said(what), wanted.topics)
-    return {"result": _outputs(found), **_stands(flow, services)}
-
-
-def _outputs(found: list[accepting.ChangedSinkOutputs]) -> list[dict[str, Any]]:
-    return [
-        {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind}
-        for one in found
-        for changed in one.outputs
-    ]
+    return {"result": accepting.facts_of(found), **_stands(flow, services)}
 
 
 def _stands(flow: Flow, services: Services) -> dict[str, Any]:

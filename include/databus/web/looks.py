@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response, StreamingResponse
@@ -39,7 +39,7 @@ class HeldQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    state: HeldState | None = HeldState.HELD
+    state: HeldState | Literal["all"] = HeldState.HELD
     stage: str | None = Field(None, description='"check" or the name of a sink.')
     table: str | None = Field(None, description="database.table")
     cause: str | None = Field(None, description="A part of the cause.")
@@ -48,7 +48,8 @@ class HeldQuery(BaseModel):
 
     def selection(self) -> Selection:
         """Return the rows as the records select them."""
-        return Selection(self.state, self.stage, self.table, tuple(self.event), self.cause, self.limit)
+        state = None if self.state == "all" else HeldState(self.state)
+        return Selection(state, self.stage, self.table, tuple(self.event), self.cause, self.limit)
 
 
 def router(access: Access, installation: Installation) -> APIRouter:
@@ -115,7 +116,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def held(dag_id: str, wanted: Annotated[HeldQuery, Query()]) -> StreamingResponse:
         """Rows in quarantine as JSON lines with all that is known of them, without what the flow hides."""
         with installation.opened(dag_id) as (flow, services):
-            quarantine.require_known(flow, services, wanted.selection())
+            quarantine.require_known(flow, services, replace(wanted.selection(), event_ids=()))
         lines = _held(flow, wanted.selection())
         begun = chain([next(lines, "")], lines)  # what cannot be read is a problem, not half of an answer
         return StreamingResponse(begun, media_type=LINES, headers=_AS_DATA)

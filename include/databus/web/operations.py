@@ -27,6 +27,16 @@ def add_operations(app: FastAPI, access: Access, installation: Installation) -> 
     @described.get("/openapi.json")
     def openapi() -> dict[str, Any]:
         """This description."""
-        return app.openapi()
+        return description(app)
 
     app.include_router(described)
+
+
+def description(app: FastAPI) -> dict[str, Any]:
+    """Return the description of all routes, with the schemas of their answers, made once."""
+    from databus.web.answers.by_route import with_answers
+
+    found: dict[str, Any] | None = getattr(app.state, "description", None)
+    if found is None:
+        found = app.state.description = with_answers(app.openapi(), PREFIX)
+    return found

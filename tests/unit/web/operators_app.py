@@ -21,8 +21,8 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.times import SystemClock
-from databus.records.recorder import SqlRecorder
 from databus.ops.checkpoint import overview
+from databus.records.recorder import SqlRecorder
 from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
 from databus.web import installation as of_web
@@ -60,6 +60,7 @@ class Operators:
     notes: list[tuple[str, str, str, Mapping[str, Any]]] = field(default_factory=list)
     role: str = "editor"
     flow: Flow = FLOW
+    connections: EnvironmentConnections = field(default_factory=lambda: EnvironmentConnections({}))
     client: TestClient = field(init=False)
 
     def get(self, path: str, status: int = 200, **parameters: Any) -> Any:

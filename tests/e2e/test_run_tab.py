@@ -20,7 +20,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(
 
 FLOWS, DESCRIPTION = "/databus/api/v1/flows", "/databus/api/v1/openapi.json"
 TRACE = "/databus/api/v1/trace"
-VALUES = ("/images?", "/quarantine/rows", "/quarantine/export")
+LISTS = ("/databus/api/v1/definitions", "/databus/api/v1/checkpoints")
+EDITING = (
+    *("/images", "/quarantine/rows", "/quarantine/export", "/quarantine/held", "/peek"),
+    *("/plan", "/doctor", "/ledger/verification"),
+)
+"""What shows values of rows, or opens the servers of a flow as a preview does."""
 READ, FILTERED = len(ORDERS) + len(ITEMS) + len(VISITS), len(VISITS)
 HELD = sum(email is None for _, email, _, _ in ORDERS)
 LOST = sum(status not in STATES for _, _, status, _ in ORDERS)
@@ -194,7 +199,11 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer, *, others: 
         elif path.startswith(TRACE):  # looks through what each of them may see
             missed = server.ask(method, path, tokens[OUTSIDER])
             assert missed.status_code == 404, path
-            assert till.name not in missed.json()["detail"]["looked_through"]["flows"]
+            assert till.name not in missed.json()["looked_through"]["flows"]
+        elif path in LISTS:
+            for user, there in ((OUTSIDER, False), ("viewer", True)):
+                listed = server.ask(method, path, tokens[user]).json()["items"]
+                assert (till.name in {item["dag_id"] for item in listed}) is there, (path, user)
         elif path != DESCRIPTION:
             assert server.ask(method, path, tokens[OUTSIDER]).status_code == 403, path
         if not others and "/runs/" not in path:
@@ -204,8 +213,7 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer, *, others: 
         assert server.ask(method, path, tokens["nobody"]).status_code == 403, path
         reads = method in {"GET", "HEAD", "OPTIONS"}
         well = 422 if "/mirror/" in path else 200  # the till's flow is no mirror
-        # Values of rows are for those who may edit the DAG.
-        seen = 403 if not reads or any(values in path for values in VALUES) else well
+        seen = 403 if not reads or any(path.partition("?")[0].endswith(below) for below in EDITING) else well
         assert server.ask(method, path, tokens["viewer"]).status_code == seen, (method, path)
         for user in ("user", "op", "admin"):
             # A request without a body is refused for that, by what stands behind the guard.

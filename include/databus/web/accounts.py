@@ -11,8 +11,9 @@ from fastapi.responses import Response
 
 from databus.core.settings import Settings
 from databus.ops.audit import AuditEntry, audit
-from databus.ops.health.lag import FlowLag, measure, measure_partitions
-from databus.ops.ledger.show import read_ledger, summary
+from databus.ops.health.lag import measure, measure_partitions
+from databus.ops.health.lag_facts import lag_facts
+from databus.ops.ledger.show import problems_of, read_ledger, summary
 from databus.ops.mirror.heartbeats import newest_heartbeat
 from databus.ops.mirror.translate import mirror_sink, translate
 from databus.records.quality.trend import newest_runs, trends
@@ -39,8 +40,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         """Account of every byte and row of the flow's log; `problems` names what does not add up."""
         with installation.opened(dag_id) as (flow, services):
             state = read_ledger(flow, services)
-        problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]
-        return {**summary(state), "problems": problems}
+        return {**summary(state), "problems": problems_of(state)}
 
     @made.get("/gaps", dependencies=sees)
     def gaps(dag_id: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def lag(dag_id: str) -> dict[str, Any]:
         """Lag of the flow behind its source now; asks the source."""
         with installation.opened(dag_id) as (flow, services):
-            return _lag(measure(flow, services))
+            return lag_facts(measure(flow, services))
 
     @made.get("/mirror/partitions", dependencies=sees)
     def partitions(
@@ -128,15 +128,3 @@ def _audit(installation: Installation, dag_id: str) -> list[AuditEntry]:
 
 def _place(entry: AuditEntry) -> tuple[str, int, str, str]:
     return entry.at.isoformat(), entry.number, entry.subject, f"{entry.action} {entry.who} {entry.why}"
-
-
-def _lag(found: FlowLag) -> dict[str, Any]:
-    return {
-        "flow": found.flow,
-        "committed": found.committed,
-        "lag": vars(found.lag) if found.lag else None,
-        "headroom": vars(found.headroom) if found.headroom else None,
-        "eta_s": found.eta_s,
-        "beginning": str(found.beginning) if found.beginning else None,
-        "snapshot": found.snapshot.to_json() if found.snapshot else None,
-    }

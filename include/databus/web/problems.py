@@ -21,7 +21,7 @@ from databus.core.errors.checkpoint import (
 from databus.core.errors.config import ConfigError
 from databus.core.errors.entries import all_entries, page_of
 from databus.core.errors.root import DatabusError
-from databus.core.trace import TraceQueryError
+from databus.core.trace import TraceError, TraceQueryError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -54,6 +54,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
                             "type": "array", "items": {"type": "object"},
                             "description": "412: entries of the history since the version that was given.",
                         },
+                        "looked_through": {"type": "object", "description": "Of a trace: flows, not_readable."},
                     },
                 }
             }
@@ -68,6 +69,7 @@ _BY_KIND: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((LeaseBusyError, CheckpointConflictError, StaleEpochError), 409),
     ((RecordingError,), 503),
     ((ConfigError, TraceQueryError), 422),
+    ((TraceError,), 404),
 )
 
 
@@ -82,9 +84,9 @@ class RequestRefusedError(DatabusError):
     status: int = 400
 
 
-def refused(status: int, message: str, hint: str) -> RequestRefusedError:
-    """Return the refusal of a request with its HTTP status."""
-    error = RequestRefusedError(message, hint=hint)
+def refused(status: int, message: str, hint: str, code: str | None = None) -> RequestRefusedError:
+    """Return the refusal of a request with its HTTP status; a page may know it by a code of its own."""
+    error = RequestRefusedError(message, hint=hint, code=code)
     error.status = status
     error.retryable = status == 503
     return error
@@ -108,7 +110,7 @@ def status_of(error: DatabusError) -> int:
 def problem(error: DatabusError) -> dict[str, Any]:
     """Return an error as the members of a problem: type, title, status, detail, instance; code, hint, retryable.
 
-    One that says what changed has `version` and `changes` as well, one of several replays `done`.
+    One that says what changed has `version` and `changes` as well, one of a trace `looked_through`.
     """
     entry, page = all_entries().get(error.code), page_of(error.code)
     facts = {
@@ -123,6 +125,8 @@ def problem(error: DatabusError) -> dict[str, Any]:
     }
     if isinstance(error, CheckpointMovedError):
         facts |= {"version": error.version, "changes": list(error.changes)}
+    if looked := getattr(error, "looked_through", None):
+        facts["looked_through"] = looked
     return facts
 
 

@@ -152,11 +152,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
             found = []
             if wanted.action == "replay" and count <= _JUDGED:
                 found = refusals(flow, services, quarantine.select_facts(flow, services, chosen))
-        told = [
-            {"batch": one.batch, "rows": one.rows, "code": one.error.code, "why": one.error.message,
-             "hint": one.error.hint}
-            for one in found
-        ]  # fmt: skip
+        told = [one.to_json() for one in found]
         counted = {"rows": count, "upto": newest, "judged": count <= _JUDGED}
         return {"action": wanted.action, "refused": told, **counted}
 

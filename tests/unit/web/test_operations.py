@@ -272,7 +272,8 @@ def test_values_need_the_right_to_edit_the_dag_as_airflow_is_asked_for_it(monkey
 
 def test_what_is_not_there_yet_is_said(app: Operators) -> None:
     assert app.get("/gaps") == {"flow": FLOW.name, "gaps": []}
-    assert app.get("/snapshot") == {"flow": FLOW.name, "snapshot": None}
+    none = app.get("/snapshot")
+    assert (none["flow"], none["snapshot"], "databus snapshot begin" in none["note"]) == (FLOW.name, None, True)
     assert app.get("/quality") == {"flow": FLOW.name, "runs": [], "latest": []}
     assert app.get("/mirror/partitions", 422)["code"] == "config_invalid"
     assert app.post("/snapshot/cancel", 409, reason="x")["code"] == "checkpoint_conflict"

@@ -50,6 +50,27 @@ class Preview:
     snapshot: str = ""
     lanes: dict[str, str] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        snapshot = {"snapshot": self.snapshot} if self.snapshot else {}
+        if self.next is None:
+            note = "nothing new in the log" if self.snapshot else "nothing new at the source"
+            return {"flow": self.flow, "next": None, **snapshot, "note": note}
+        return {
+            "flow": self.flow,
+            "range": str(self.next.range),
+            "unfinished": self.pending is not None,
+            "rows": self.next.rows,
+            "bytes": self.next.bytes,
+            "tables": sorted({t.full_name for t in self.next.tables}),
+            "lane": self.lanes,
+            "outputs": self.outputs,
+            "profiles": self.profiles,
+            "sinks_behind": self.behind,
+            "more_follows": self.next.more,
+            **snapshot,
+        }
+
 
 def preview(flow: Flow, services: Services) -> Preview:
     """Plan the next batch without writing anything; staged log data is dropped again."""

@@ -1,0 +1,256 @@
+"""Answers that account for a flow: ledger, gaps, audit, quality, lag, mirrors, findings, alerts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from databus.web.answers.parts import Answer, Counts, Gap, Json, Progress, SinkCounts
+
+
+class Problem(Answer):
+    """What does not add up."""
+
+    subject: str
+    problem: str
+
+
+class LookedAt(Answer):
+    """What was compared."""
+
+    subject: str
+    what: str
+
+
+class Span(Counts):
+    """Part of the log, and what its rows came to."""
+
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+    kind: str
+    batches: str | None
+    bytes: int | None
+
+
+class Ledger(Answer):
+    """Account of every byte and row of a flow's log."""
+
+    flow: str
+    start: Json | None = Field(alias="from")
+    end: Json | None = Field(alias="to")
+    batch: int
+    entries: int
+    entries_not_paged: int
+    bytes: int
+    bytes_by_state: dict[str, int]
+    rows: Counts
+    sinks: dict[str, SinkCounts]
+    tables: dict[str, Counts]
+    rows_replayed: int
+    spans: list[Span]
+    gaps: list[Gap]
+    pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
+    plan_in_flight: str | None
+    problems: list[Problem]
+
+
+class Verified(Ledger):
+    """Ledger that was derived again."""
+
+    sound: bool
+    looked_at: list[LookedAt]
+
+
+class Gaps(Answer):
+    """Gaps of a flow."""
+
+    flow: str
+    gaps: list[Gap]
+
+
+class AuditEntry(Answer):
+    """What somebody did."""
+
+    at: datetime
+    who: str
+    action: str
+    why: str
+    subject: str
+    facts: str
+    number: int
+
+
+class AuditPage(Answer):
+    """Page of an audit."""
+
+    items: list[AuditEntry]
+    next: str | None
+
+
+class QualityRun(Answer):
+    """Results of a run."""
+
+    run_id: str
+    evaluated_at: datetime
+    success: bool | None
+    worst: str | None
+    evaluated: int
+    violations: int
+    data_docs: str
+
+
+class Finding(Answer):
+    """Newest result of a check or an expectation; `trend` is its share of violations over the runs, oldest first."""
+
+    name: str
+    table: str
+    action: str
+    met: bool | None
+    evaluated: int
+    violations: int
+    violating_percent: float | None = None
+    observed: Any = None
+    judged_by: str = ""
+    error: str = ""
+    trend: list[float | None]
+
+
+class Quality(Answer):
+    """Results of checks and expectations."""
+
+    flow: str
+    runs: list[QualityRun]
+    latest: list[Finding]
+
+
+class LagNow(Answer):
+    """Distance to the head of the source's log."""
+
+    bytes: int | None
+    seconds: float | None
+    head: str
+    measured_at: datetime
+
+
+class Headroom(Answer):
+    """Distance to what the source's server deletes."""
+
+    seconds: float | None
+    bytes: int
+    file: str
+    kept_s: int | None
+    low: bool
+
+
+class Beginning(Answer):
+    """Where a flow that never ran would begin."""
+
+    start: str
+    at: str
+    head: str
+    rows: bool
+    text: str
+
+
+class Lag(Answer):
+    """Lag of a flow."""
+
+    flow: str
+    committed: str | None
+    lag: LagNow | None
+    headroom: Headroom | None
+    eta_s: float | None
+    beginning: Beginning | None
+    snapshot: Progress | None
+
+
+class PartitionLag(Answer):
+    """Lag of a partition."""
+
+    topic: str
+    partition: int
+    records: int
+    seconds: float | None
+    held_back: int
+    target: str
+
+
+class Partitions(Answer):
+    """Lag of a mirror's partitions."""
+
+    flow: str
+    partitions: list[PartitionLag]
+
+
+class Heartbeat(Answer):
+    """Newest heartbeat of a mirror that has arrived."""
+
+    flow: str
+    written_at: datetime | None
+    age_seconds: float | None
+
+
+class Translated(Answer):
+    """Offset of a consumer on the other side."""
+
+    topic: str
+    partition: int
+    offset: int | None
+
+
+class Probe(Answer):
+    """Finding of doctor."""
+
+    level: Literal["ok", "warn", "error"]
+    subject: str
+    found: str
+    what_to_do: str
+    code: str
+
+
+class Doctor(Answer):
+    """What is missing."""
+
+    flow: str
+    worst: Literal["ok", "warn", "error"]
+    findings: list[Probe]
+
+
+class Alert(Answer):
+    """Alert of a flow; `problem` says why its state cannot be read."""
+
+    flow: str
+    alert: str
+    on: bool | None
+    since: datetime | None
+    number: int | None
+    owed_to: str
+    problem: str | None
+
+
+class Alerts(Answer):
+    """Alerts of a flow."""
+
+    flow: str
+    alerts: list[Alert]
+
+
+class Planned(Answer):
+    """Range of the next batch; without one, `next` is null and `note` says so."""
+
+    flow: str
+    next: None = None
+    note: str = ""
+    snapshot: str = ""
+    range: str | None = None
+    unfinished: bool | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    tables: list[str] | None = None
+    lane: dict[str, str] | None = None
+    outputs: dict[str, list[str]] | None = None
+    profiles: dict[str, str] | None = None
+    sinks_behind: dict[str, str] | None = None
+    more_follows: bool | None = None

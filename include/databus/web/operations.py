@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from databus.web import accounts, checkpoints, problems, quarantine, snapshots
+from databus.web import accounts, checkpoints, history_pages, problems, quarantine, snapshots
 from databus.web.installation import Access, Installation
 
 PREFIX = "/api/v1"
@@ -21,7 +21,7 @@ def add_operations(app: FastAPI, access: Access, installation: Installation) -> 
         installation: what the routes work on.
     """
     problems.install(app)
-    for part in (checkpoints, quarantine, accounts, snapshots):
+    for part in (checkpoints, quarantine, accounts, snapshots, history_pages):
         app.include_router(part.router(access, installation), prefix=PREFIX, responses=problems.RESPONSES)
     described = APIRouter(prefix=PREFIX, tags=["description"], dependencies=[Depends(access.lists)])
 

@@ -1,4 +1,4 @@
-"""Routes of the pages Quality, Ledger and Audit on the real application: what they say, to whom, and what is unchanged."""
+"""Routes of the pages Quality, Ledger and Audit on the real application: what they say, to whom, what is unchanged."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 FLOWS, DESCRIPTION = "/databus/api/v1/flows", "/databus/api/v1/openapi.json"
+DELAYS = "/databus/api/v1/delays"
 TRACE = "/databus/api/v1/trace"
 LISTS = ("/databus/api/v1/definitions", "/databus/api/v1/checkpoints")
 EDITING = (
@@ -185,7 +186,7 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer, *, others: 
     """Each role at the routes of a run, or at all; who may not see the DAG, at all of them."""
     routes = plugin_routes(till)
     flow = f"/databus/api/v1/dags/{till.name}"
-    known = {data(till), data(till, "/data-docs"), FLOWS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
+    known = {data(till), data(till, "/data-docs"), FLOWS, DELAYS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
     assert {("GET", path) for path in known} <= set(routes)
     assert ("GET", f"{flow}/images?sink=kafka&place={till.name}:0:0") in routes
     assert len([path for method, path in routes if method == "POST"]) > 12
@@ -196,6 +197,9 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer, *, others: 
                 flow["flow"] for flow in server.ask(method, path, tokens[OUTSIDER]).json()["flows"]
             }
             assert till.name in {flow["flow"] for flow in server.ask(method, path, tokens["viewer"]).json()["flows"]}
+        elif path == DELAYS:
+            assert till.name not in server.ask(method, path, tokens[OUTSIDER]).json()["delays"]
+            assert till.name in server.ask(method, path, tokens["viewer"]).json()["delays"]
         elif path.startswith(TRACE):  # looks through what each of them may see
             missed = server.ask(method, path, tokens[OUTSIDER])
             assert missed.status_code == 404, path

@@ -41,8 +41,11 @@ def create_app(
     from fastapi.staticfiles import StaticFiles
 
     from databus import __version__
+    from databus.core.settings import Settings
     from databus.ops.flows.overview import flows_view
     from databus.ops.runs.view import docs_page, flow_of_run, run_view
+    from databus.records.recent_delays import delays_view
+    from databus.records.store import RecordStore
     from databus.web import problems
 
     # The description of the routes would be open: it is left out.
@@ -57,6 +60,13 @@ def create_app(
         return flows_view(dags)
 
     app.add_api_route("/api/v1/flows", flows, methods=["GET"], responses=problems.RESPONSES)
+
+    def delays(dags: Any = seen) -> dict[str, Any]:
+        """Delays of the last hour of all flows that who asks may see: forty spans, null where there was no batch."""
+        with RecordStore(Settings.from_environment().records_url) as store:
+            return delays_view(store, dags)
+
+    app.add_api_route("/api/v1/delays", delays, methods=["GET"], responses=problems.RESPONSES)
 
     @guarded.get("/dags/{dag_id}/runs/{run_id}")
     def run(dag_id: str, run_id: str) -> dict[str, Any]:

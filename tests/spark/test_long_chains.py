@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from databus import AddColumn, Filter, Flow, Lookup, Mask, Mock, Noop
 from databus.core.flow_specs import TransformSpec
 from databus.rows.frames.changes import FrameChanges
-from databus.runtime import check
-from databus.testing.table_batches import batch, table
+from databus.testing.table_batches import table
 
 pytestmark = pytest.mark.spark
 

@@ -101,7 +101,7 @@ def hand_over(
                 units[unit + 2] = bases[column] + offsets[column, row]
                 units[unit + 3] = offsets[column, row + 1] - offsets[column, row]
                 count += 1
-        error = _call(function, producer, at, FIXED + count)
+        error: int = _call(function, producer, at, FIXED + count)  # type: ignore[call-arg]  # numba gives the context
         if error != 0:
             return row, second, error
         if tombstone[row] and not second:

@@ -18,7 +18,6 @@ from tests.e2e.browser import Page, chromium
 from tests.e2e.hidden_till import OUTSIDER
 from tests.e2e.login_server import LoginServer, login_server
 from tests.e2e.till import Till, till_run
-from tests.integration.conftest import NO_PAGES
 from tests.integration.kafka_target import forget_kept
 from tests.ports import ports_from
 
@@ -31,7 +30,7 @@ ENVIRONMENT = {
     # A cancel is noticed at a heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
     # A file that changes is read at once, unless it is being read just then; to read all every 5 seconds takes a core.
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "150",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
     # As Airflow comes; the sandbox's five looks a second are for a person who waits.
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
@@ -56,9 +55,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
     home = Path(kept) if kept else tmp_path_factory.mktemp("airflow")
     dags = Path(os.environ["DATABUS_TEST_DAGS"]) if kept else tmp_path_factory.mktemp("dags")
     write_dags(dags)
-    options = SandboxOptions(
-        dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT, spark_conf=NO_PAGES
-    )
+    options = SandboxOptions(dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT)
     # Below the range from which the kernel takes ports of outgoing connections (32768 on).
     sandbox = Sandbox(home, ports_from=ports_from(25_000), options=options)
     try:

@@ -12,20 +12,21 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 
 from databus.core.errors import SinkAccessError, SourceAccessError
 from databus.kafka.client import ClientSettings, LastError
+from databus.sandbox.certificates import authority
 from databus.sandbox.connections import secured_connections
 from tests.integration.conftest import Started
 from tests.integration.kafka_world import SERVERS, KafkaWorld, caught_up, records
 from tests.integration.mirrors import mirror_of
-from tests.integration.secured_world import SecuredWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def world(started: Started, secured: SecuredWorld, tmp_path_factory: pytest.TempPathFactory) -> KafkaWorld:
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> KafkaWorld:
     """The two clusters and the connection `kafka_secured`: SASL_SSL, SCRAM-SHA-512."""
-    made = KafkaWorld(started(*SERVERS), tmp_path_factory.mktemp("secured_mirror"))
-    made.environment |= secured_connections(secured.sandbox.status(), secured.known)
+    sandbox = started(*SERVERS, "kafka-tls")
+    made = KafkaWorld(sandbox, tmp_path_factory.mktemp("secured_mirror"))
+    made.environment |= secured_connections(sandbox.status(), authority(sandbox.home))
     return made
 
 

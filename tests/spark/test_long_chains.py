@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -37,3 +38,34 @@ def link(number: int) -> list[TransformSpec]:
 def planned(rows: Any) -> int:
     """Return the size of what Spark's optimizer makes of rows: characters of the plan with all of its expressions."""
     return len(rows._jdf.queryExecution().optimizedPlan().toJSON())
+
+
+def rows_through(changes_of: Build, specs: list[TransformSpec]) -> Any:
+    r = random.Random(7)
+    batches = []
+    for each in TABLES:
+        images = [
+            {"id": k, "status": r.choice(["new", "old"]), "region": r.choice([None, "north"]), "amount": r.randrange(9)}
+            for k in range(4)
+        ]
+        batches.append(batch(each, [(None, images[0]), (images[1], images[2]), (images[3], None)]))
+    changes = changes_of(*batches)
+    for spec in specs:
+        changes = spec.apply(changes)  # type: ignore[assignment] # the protocol's one implementation
+    from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+    return check.check(FLOW, changes, F.lit(True))
+
+
+def test_each_transform_adds_to_the_plan_what_the_one_before_added(changes_of: Build) -> None:
+    """The plan of all rows, and that of the rows that are held back."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    whole, held = [], []
+    for links in range(4):
+        rows = rows_through(changes_of, [spec for number in range(links) for spec in link(number)])
+        whole.append(planned(rows.select("event_id", "before", "after", "state")))
+        held.append(planned(check.picked(rows, F.col("state") == "quarantined").select("event_id", "after")))
+    for sizes in (whole, held):
+        steps = [after - before for before, after in pairwise(sizes)]
+        assert steps[2] <= 1.5 * steps[1], sizes

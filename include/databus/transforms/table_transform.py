@@ -42,6 +42,7 @@ class TableTransform(TransformSpec):
         """
         if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
+        changes = with_intermediate_columns(changes)  # of values that a transform of another base has left
         changed = with_flagged_held(changes, self.transform(changes), self.kind, self._flags_taken())
         return with_intermediate_columns(changed)
 

@@ -59,7 +59,8 @@ def set_topic(servers: str, topic: str, **settings: str) -> None:
         for name, value in settings.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    AdminClient({"bootstrap.servers": servers}).incremental_alter_configs([resource])[resource].result(30)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
@@ -88,12 +89,16 @@ def test_records_of_json_have_keys_headers_and_partitions(servers: str, served: 
         {"key": f"k{number % 5}", "value": {"n": number}, **({"headers": {"h": "x"}} if number % 2 else {})}
         for number in range(40)
     ] + [{"text": "here", "partition": 2}, {"base64": "AP8=", "partition": 1}, {"key": "k0", "value": None}]
+    keyed = {"records": [{"key": f"k{number % 5}", "value": number} for number in range(15)]}
     for sent in ({}, {"producer": "w", "sequence": 0}):
         body = json.dumps({"records": records}).encode()
         answer = served.write(topic, body, headers={"Content-Type": "application/json"}, **sent)
         assert sum(span["count"] for span in answer.json()["offsets"].values()) == 43, answer.text
+        more = {"producer": "w", "sequence": 1} if sent else {}
+        form = {"Content-Type": "application/json"}
+        assert served.write(topic, json.dumps(keyed).encode(), headers=form, **more).status_code == 200
     messages = consume(servers, topic)
-    assert len(messages) == 86
+    assert len(messages) == 116
     of_key = {m.key(): {n.partition() for n in messages if n.key() == m.key()} for m in messages if m.key()}
     assert all(len(partitions) == 1 for partitions in of_key.values())
     assert all((murmur2(key) & 0x7FFFFFFF) % 3 in partitions for key, partitions in of_key.items())

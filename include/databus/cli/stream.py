@@ -106,7 +106,7 @@ def stream(
     writing: WriteLimits,
     keeping: StateLimits,
 ) -> None:
-    """Serve Kafka topics over HTTP: write with idempotence, read with acknowledgement.
+    """Serve Kafka topics over HTTP: written once, read with acknowledgement.
 
     One process runs a name; a second one takes over from the first. A signal ends it, once requests under way are
     answered.

@@ -86,7 +86,7 @@ class PlainWriter:
         if len(self._producer) + len(request.records) > _QUEUED:
             raise StreamFullError("too many records wait for the brokers")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        delivery = Delivery(request, lambda _: future.done() or future.set_result(None))
+        delivery = Delivery(request, lambda _: future.set_result(None))
         self._open += 1
         self._wake.set()
         producer = self._producer

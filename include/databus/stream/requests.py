@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -59,6 +59,11 @@ class WriteAnswer:
     repeated: bool = False
 
 
+def place_of(message: Message) -> tuple[int, int]:
+    """Return partition and offset of a message of the brokers, which has both."""
+    return cast("tuple[int, int]", (message.partition(), message.offset()))
+
+
 @dataclass(eq=False)
 class Delivery:
     """Confirmations of one request's records, collected as they come.
@@ -107,7 +112,7 @@ class Delivery:
         ]
         if any(record.headers for record in records) or len(set(targets)) > 1:
             for number, (record, target) in enumerate(zip(records, targets, strict=True)):
-                headers = list(record.headers) or None
+                headers: Any = list(record.headers) or None
                 try:
                     producer.produce(topic, record.value, record.key, target, on_delivery=self._report, headers=headers)
                 except KafkaException as error:
@@ -135,7 +140,7 @@ class Delivery:
         if error is not None:
             self.error = self.error or error
         else:
-            partition, offset = message.partition(), message.offset()
+            partition, offset = place_of(message)
             if partition not in self._count:
                 self._first[partition] = self._last[partition] = offset
                 self._count[partition] = 1

@@ -100,7 +100,9 @@ class StateLimits:
 
 @grouped
 def stream(
-    kafka: Annotated[str, typer.Argument(help="Connection, e.g. kafka_east, or HOST:PORT of a broker.")],
+    kafka: Annotated[
+        str, typer.Argument(help="Connection, e.g. kafka_east, or HOST:PORT of a broker.", metavar="KAFKA")
+    ],
     place: PlaceOptions,
     access: ClientOptions,
     writing: WriteLimits,

@@ -77,8 +77,8 @@ class Topic:
         """
         if self.message_bytes < BATCH_BYTES + _OVERHEAD:
             raise StreamTooLargeError(
-                f"topic {self.name} takes batches of {self.message_bytes} bytes (max.message.bytes), the service writes "
-                f"batches of up to {BATCH_BYTES}",
+                f"topic {self.name} takes batches of {self.message_bytes} bytes (max.message.bytes), the service "
+                f"writes batches of up to {BATCH_BYTES}",
                 hint=f"Set max.message.bytes of the topic to {BATCH_BYTES + _OVERHEAD} or more.",
             )
         for number, record in enumerate(records, 1):

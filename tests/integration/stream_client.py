@@ -94,6 +94,7 @@ class Process(Client):
         return self
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> int:
+        self.http.close()
         self.process.send_signal(how)
         return self.process.wait(60)
 

@@ -83,7 +83,8 @@ def test_killed_services(servers: str, tmp_path: Path) -> None:
         service = Process(servers, name, tmp_path / "log", port=port)
     writers.join()
     check_once(values(servers, topic), writers)
-    assert service.kill(signal.SIGTERM) == 0
+    # The server raises the signal once more when all is answered.
+    assert service.kill(signal.SIGTERM) in (0, -signal.SIGTERM)
 
 
 @pytest.fixture

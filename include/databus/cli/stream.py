@@ -100,13 +100,15 @@ class StateLimits:
 
 @grouped
 def stream(
-    kafka: Annotated[str, typer.Argument(help="Connection, e.g. kafka_east, or HOST:PORT of a broker.")],
+    kafka: Annotated[
+        str, typer.Argument(help="Connection, e.g. kafka_east, or HOST:PORT of a broker.", metavar="KAFKA")
+    ],
     place: PlaceOptions,
     access: ClientOptions,
     writing: WriteLimits,
     keeping: StateLimits,
 ) -> None:
-    """Serve Kafka topics over HTTP: write with idempotence, read with acknowledgement.
+    """Serve Kafka topics over HTTP: written once, read with acknowledgement.
 
     One process runs a name; a second one takes over from the first. A signal ends it, once requests under way are
     answered.

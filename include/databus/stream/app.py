@@ -23,9 +23,9 @@ from databus.stream.admission import read_body
 from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
 from databus.stream.metrics import CONTENT_TYPE
 from databus.stream.openapi import description
-from databus.stream.parameters import document_of, edge_of, number_of, place_of, places_of, seconds_of, sequence_of
+from databus.stream.parameters import document_of, edge_of, number_of, offset_of, places_of, seconds_of, sequence_of
 from databus.stream.reader import Most
-from databus.stream.requests import WriteAnswer, WriteRequest, digest_of
+from databus.stream.requests import WriteAnswer, WriteRequest, digest_of, place_of
 from databus.stream.service import StreamService
 
 _RECORDS = 500
@@ -107,7 +107,7 @@ class StreamRoutes:
         name = request.path_params["topic"]
         client = self._client(request, "read", name)
         partition = number_of(request, "partition", 0)
-        place = place_of(request, "offset", "earliest")
+        place = offset_of(request, "offset", "earliest")
         most = self._most(request)
         self._service.rates.take(client.name, 0)
         topic = await self._service.topic(name)
@@ -115,7 +115,7 @@ class StreamRoutes:
             raise StreamTopicError(f"topic {name} has {topic.partitions} partitions, and none {partition}")
         start, messages = await self._service.consumers.read(topic, partition, place, most)
         self._came(client, messages)
-        after = messages[-1].offset() + 1 if messages else start
+        after = place_of(messages[-1])[1] + 1 if messages else start
         return JSONResponse({"topic": name, "partition": partition, "records": _shown(messages), "next": after})
 
     async def deliver(self, request: Request) -> Response:
@@ -241,7 +241,8 @@ def _of_message(message: Message) -> dict[str, Any]:
     if (key := message.key()) is not None:
         shown |= _text(key, "key", "key_base64")
     shown |= _value(message.value())
-    if headers := message.headers():
+    headers: Any = message.headers()
+    if headers:
         shown["headers"] = [{"name": name, **_value(header)} for name, header in headers]
     return shown
 

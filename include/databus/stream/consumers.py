@@ -20,6 +20,7 @@ from databus.kafka.client import ClientSettings
 from databus.stream.deliveries import Deliveries, OpenDelivery
 from databus.stream.options import StreamOptions
 from databus.stream.reader import Most, TopicReader
+from databus.stream.requests import place_of
 from databus.stream.topics import Topic
 
 _T = TypeVar("_T")
@@ -125,7 +126,7 @@ class Consumers:
                 if asked != deliveries.next:
                     continue  # somebody moved its places
                 if messages:
-                    ends = {message.partition(): message.offset() + 1 for message in messages}
+                    ends = {partition: offset + 1 for partition, offset in map(place_of, messages)}
                     return deliveries.deliver(ends, time.monotonic() + deadline_s), messages
                 if time.monotonic() >= until:
                     return None, []

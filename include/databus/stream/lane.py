@@ -173,8 +173,8 @@ class Lane:
         if new:
             if refused := self._refused(session, new):
                 self._session = None  # the next one ends the transaction
-                for one, error in refused.items():
-                    one.outcome.set_exception(error)
+                for one, why in refused.items():
+                    one.outcome.set_exception(why)
                 left = [one for one in taken if not one.outcome.done()]
                 if left:
                     self._write(left)

@@ -60,10 +60,14 @@ _WRITTEN = _object(
     offsets={"type": "object", "additionalProperties": _SPAN, "description": "By partition."},
     repeated={"type": "boolean", "description": "Whether the request had been written before."},
 )
-_PROBLEM = _object(
-    type=_STRING, title=_STRING, status=_INTEGER, detail=_STRING, instance=_STRING, code=_STRING, hint=_STRING,
-    retryable={"type": "boolean"},
-)  # fmt: skip
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": _STRING, "title": _STRING, "status": _INTEGER, "detail": _STRING, "instance": _STRING, "code": _STRING,
+        "hint": _STRING, "retryable": {"type": "boolean"}, "expected": _INTEGER, "earliest": _INTEGER,
+    },
+}  # fmt: skip
 
 
 def _operation(

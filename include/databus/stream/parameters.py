@@ -46,7 +46,7 @@ def seconds_of(request: Request, name: str, default: float, most: float) -> floa
     return float(text)
 
 
-def place_of(request: Request, name: str, default: str) -> int | str:
+def offset_of(request: Request, name: str, default: str) -> int | str:
     """Return an offset among the parameters of a request, "earliest" or "latest".
 
     Raises:

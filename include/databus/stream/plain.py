@@ -15,7 +15,7 @@ from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, sink_error
 from databus.stream.options import MIB, StreamOptions
 from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
-from databus.stream.topics import Topic
+from databus.stream.topics import BATCH_BYTES, Topic
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ def producer_settings(options: StreamOptions, timeout_s: float) -> dict[str, Any
         "message.max.bytes": options.batch_bytes + MIB,
         "queue.buffering.max.messages": 2 * _QUEUED,
         "queue.buffering.max.kbytes": 2 * options.waiting_bytes // 1024 + 1024,
+        "batch.size": BATCH_BYTES,
         "linger.ms": 1,
         "partitioner": "murmur2_random",  # as Java's clients and databus' own sinks place keys
         "delivery.timeout.ms": int(timeout_s * 1000),
@@ -86,7 +87,7 @@ class PlainWriter:
         if len(self._producer) + len(request.records) > _QUEUED:
             raise StreamFullError("too many records wait for the brokers")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        delivery = Delivery(request, lambda _: future.done() or future.set_result(None))
+        delivery = Delivery(request, lambda _: future.set_result(None))
         self._open += 1
         self._wake.set()
         producer = self._producer

@@ -32,7 +32,7 @@ STATUS = {
     "stream_delivery": 409,
     "stream_place_gone": 410,
     "stream_too_large": 413,
-    "record_rejected": 413,
+    "sink_record_rejected": 413,
     "stream_acks": 422,
     "stream_full": 429,
     "stream_fenced": 503,

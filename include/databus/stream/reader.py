@@ -15,6 +15,7 @@ from databus.core.errors.stream import StreamPlaceGoneError
 from databus.kafka.client import ClientSettings, LastError, kafka_error
 from databus.kafka.consumer import bounded
 from databus.kafka.source_errors import source_error
+from databus.stream.requests import place_of
 
 _CLIENT: Mapping[str, Any] = {
     "enable.auto.commit": False,
@@ -81,7 +82,8 @@ class TopicReader:
                     if size > most.size and found:
                         self._at = {}  # the rest of them is read again
                         return found
-                    self._at[message.partition()] = message.offset() + 1
+                    partition, offset = place_of(message)
+                    self._at[partition] = offset + 1
                     found.append(message)
                 if len(found) >= most.records or size >= most.size or (found and not messages):
                     break
@@ -119,7 +121,7 @@ class TopicReader:
                 if time.monotonic() > deadline:
                     raise SourceUnavailableError(f"records of {self._topic} that were delivered did not come again")
                 for message in self._consume(_GULP, 0.5):
-                    partition, offset = message.partition(), message.offset()
+                    partition, offset = place_of(message)
                     if offset < spans[partition][1]:
                         found.append(message)
                     if offset >= spans[partition][1] - 1:
@@ -202,14 +204,14 @@ class TopicReader:
         else:
             records = []
             for message in messages:
-                error, partition = message.error(), message.partition()
-                if error is None:
+                came, (partition, _) = message.error(), place_of(message)
+                if came is None:
                     self._ended.discard(partition)
                     records.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                elif came.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     self._ended.add(partition)
                 else:
-                    failed = error
+                    failed = came
                     break
             else:
                 return records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -59,6 +59,11 @@ class WriteAnswer:
     repeated: bool = False
 
 
+def place_of(message: Message) -> tuple[int, int]:
+    """Return partition and offset of a message of the brokers, which has both."""
+    return cast("tuple[int, int]", (message.partition(), message.offset()))
+
+
 @dataclass(eq=False)
 class Delivery:
     """Confirmations of one request's records, collected as they come.
@@ -102,12 +107,14 @@ class Delivery:
         """
         topic, records = self.request.topic, self.request.records
         self.left = len(records)
-        if any(record.headers for record in records):
-            for number, record in enumerate(records):
-                to = record.partition if record.partition >= 0 or record.key is not None else partition
-                headers = list(record.headers) or None
+        targets = [
+            record.partition if record.partition >= 0 or record.key is not None else partition for record in records
+        ]
+        if any(record.headers for record in records) or len(set(targets)) > 1:
+            for number, (record, target) in enumerate(zip(records, targets, strict=True)):
+                headers: Any = list(record.headers) or None
                 try:
-                    producer.produce(topic, record.value, record.key, to, on_delivery=self._report, headers=headers)
+                    producer.produce(topic, record.value, record.key, target, on_delivery=self._report, headers=headers)
                 except KafkaException as error:
                     self._refused(len(records) - number, error.args[0])
                     return
@@ -115,14 +122,13 @@ class Delivery:
                     self._refused(len(records) - number, KafkaError(KafkaError._QUEUE_FULL, str(error)))  # noqa: SLF001
                     return
             return
-        # In one call: a third of the time of a call for each.
+        # In one call: a third of the time of a call for each. It takes no headers, and no partition of each message
+        # (confluent-kafka 2.16 says it does).
         messages: list[dict[str, Any]] = [
-            {"value": r.value, "partition": r.partition if r.partition >= 0 else partition}
-            if r.key is None
-            else {"value": r.value, "key": r.key, "partition": r.partition}
-            for r in records
+            {"value": record.value} if record.key is None else {"value": record.value, "key": record.key}
+            for record in records
         ]
-        queued = producer.produce_batch(topic, messages, on_delivery=self._report)
+        queued = producer.produce_batch(topic, messages, targets[0], on_delivery=self._report)
         if queued < len(messages):
             self._refused(len(messages) - queued, next(m["_error"] for m in messages if "_error" in m))
 
@@ -134,7 +140,7 @@ class Delivery:
         if error is not None:
             self.error = self.error or error
         else:
-            partition, offset = message.partition(), message.offset()
+            partition, offset = place_of(message)
             if partition not in self._count:
                 self._first[partition] = self._last[partition] = offset
                 self._count[partition] = 1

@@ -60,7 +60,8 @@ class StreamService:
             StreamTopicError: it is not there.
             SourceUnavailableError: no broker answers.
         """
-        return self.topics.known(name) or await asyncio.to_thread(self.topics.of, name)
+        known = self.topics.known(name)
+        return known if known is not None else await asyncio.to_thread(self.topics.of, name)
 
     async def write(self, topic: Topic, request: WriteRequest, *, leader: bool) -> WriteAnswer:
         """Write a request; returns once it is confirmed.

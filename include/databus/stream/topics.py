@@ -13,7 +13,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.errors.source import SourceError
-from databus.core.errors.stream import StreamAcksError, StreamRequestError, StreamTopicError
+from databus.core.errors.stream import StreamAcksError, StreamRequestError, StreamTooLargeError, StreamTopicError
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
 from databus.kafka.source_errors import source_error
@@ -22,6 +22,8 @@ from databus.stream.body import StreamRecord, too_large
 _SEEN_S = 30.0
 """Seconds for which a topic's settings are taken as they were."""
 _FAILED_S = 1.0
+BATCH_BYTES = 1_000_000
+"""Bytes of records that the service's producers put into one batch; a larger record is alone in its own."""
 _OVERHEAD = 128
 """Bytes that Kafka's format adds to a batch of one record at most, names of headers and keys aside."""
 
@@ -67,12 +69,18 @@ class Topic:
         return False
 
     def check(self, records: Sequence[StreamRecord]) -> None:
-        """Refuse records that the brokers would refuse.
+        """Refuse records that the brokers would refuse: their limit is for a batch, in which requests stand together.
 
         Raises:
             StreamTopicError: a partition is not there.
-            StreamTooLargeError: a record is larger than max.message.bytes allows.
+            StreamTooLargeError: a record is larger than max.message.bytes allows, or that is less than a batch.
         """
+        if self.message_bytes < BATCH_BYTES + _OVERHEAD:
+            raise StreamTooLargeError(
+                f"topic {self.name} takes batches of {self.message_bytes} bytes (max.message.bytes), the service "
+                f"writes batches of up to {BATCH_BYTES}",
+                hint=f"Set max.message.bytes of the topic to {BATCH_BYTES + _OVERHEAD} or more.",
+            )
         for number, record in enumerate(records, 1):
             if record.partition >= self.partitions:
                 raise StreamTopicError(

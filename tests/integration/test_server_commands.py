@@ -17,7 +17,6 @@ from databus.web.installation import Access, DagFlow, Installation
 from databus.web.operations import add_operations
 from databus.web.trace_page import add_trace_page
 from tests.integration.command_line import CliHere
-from tests.integration.conftest import World
 from tests.integration.one_process import OneProcess, run_locally
 from tests.integration.test_operator_routes import DAG, Desk, desk, world
 from tests.served_app import served, token_guard

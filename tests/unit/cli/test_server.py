@@ -67,7 +67,7 @@ def test_a_flow_is_found_by_its_name_or_its_dag_and_moved(operators: Operators, 
     assert paused is not None
     assert (paused.who, paused.why) == ("ada", "tonight")
     assert json.loads(run(address, "flows", "list", "-o", "json")) == [
-        {"flow": "orders", "source": "mock shop.orders", "sinks": "memory", "file": ""}
+        {"flow": "orders", "source": "mock shop.orders", "sinks": "memory default", "file": ""}
     ]
     assert run(address, "checkpoint", "show", "carts", code=2).code == "flow_unknown"
     assert run(address, "checkpoint", "pause", "orders", "--execute", code=2).code == "reason_missing"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException, Request
 
 
 @contextmanager
@@ -87,7 +87,6 @@ def _request(connection: socket.socket) -> bytes:
 
 def token_guard(tokens: Any) -> Any:
     """Return a dependency that refuses who sends none of some tokens."""
-    from fastapi import HTTPException, Request
 
     def guard(request: Request) -> None:
         sent = request.headers.get("authorization", "").removeprefix("Bearer ")

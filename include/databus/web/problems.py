@@ -6,10 +6,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 
 from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import (

@@ -29,7 +29,7 @@ from databus.core.errors import ConfigError, DatabusError
 from databus.web.problems import problem, status_of
 from tests.served_app import CutFront, served
 from tests.unit.cli.test_help import SHOWN
-from tests.unit.core.test_errors import all_errors
+from tests.unit.core.test_errors import CORE
 from tests.unit.web.operators_app import FLOW, Operators, hold, operators_app
 from tests.unit.web.operators_app import held as held_row
 
@@ -61,13 +61,13 @@ def run(address: str, *words: str, code: int = 0) -> Any:
 def test_a_flow_is_found_by_its_name_or_its_dag_and_moved(operators: Operators, address: str) -> None:
     for name in ("orders", "orders_of_the_shop"):
         shown = json.loads(run(address, "checkpoint", "show", name, "-o", "json"))
-        assert (shown["flow"], shown["offset"]) == ("orders", {"kind": "sequence", "v": 1, "position": 5})
+        assert (shown["flow"], shown["offset"]) == ("orders", {"kind": "sequence", "sequence": 5})
     run(address, "checkpoint", "pause", "orders", "--reason", "tonight", "--execute")
     paused = operators.store.paused("orders")
     assert paused is not None
     assert (paused.who, paused.why) == ("ada", "tonight")
     assert json.loads(run(address, "flows", "list", "-o", "json")) == [
-        {"flow": "orders", "source": "mock shop.orders", "sinks": "memory", "file": ""}
+        {"flow": "orders", "source": "mock shop.orders", "sinks": "memory default", "file": ""}
     ]
     assert run(address, "checkpoint", "show", "carts", code=2).code == "flow_unknown"
     assert run(address, "checkpoint", "pause", "orders", "--execute", code=2).code == "reason_missing"
@@ -200,7 +200,7 @@ def test_verbs_without_a_route_are_refused_by_name() -> None:
     assert exit_code(refused) == 2
 
 
-@pytest.mark.parametrize("kind", [*all_errors()], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.__name__)
 def test_an_error_ends_the_command_as_if_it_had_met_it_itself(kind: type[DatabusError]) -> None:
     error = kind("flow orders: broken", hint="mend it")
     told = problem_error(status_of(error), problem(error))

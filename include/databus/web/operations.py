@@ -1,4 +1,4 @@
-"""Routes of operators on one application: checkpoint, quarantine, accounts, snapshot, and their description."""
+"""Routes of operators on one application: checkpoint, quarantine, accounts, history, snapshot; their description."""
 
 from __future__ import annotations
 

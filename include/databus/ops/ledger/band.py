@@ -74,7 +74,7 @@ def _column(spans: Sequence[LedgerSpan], at: Mapping[int, datetime], gaps: Seque
     worst = max(spans, key=lambda span: _ALONE.index(span.state) if span.state in _ALONE else -1)
     known = [span.bytes for span in spans if span.bytes is not None]
     begins = first.first_batch or first.batch
-    recorded = max((at[span.number] for span in spans if span.number in at), default=None)
+    recorded = max((at[n] for span in spans if (n := span.number) is not None and n in at), default=None)
     return {
         "kind": str(worst.state) if worst.state in _ALONE else "read",
         "from": str(first.start),

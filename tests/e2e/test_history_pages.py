@@ -92,8 +92,10 @@ def test_the_band_says_what_became_of_the_log_column_by_column(till: Till, page:
     assert page.value("document.querySelectorAll('[data-testid=band] .quarantined').length") >= 1
     page.value("document.querySelector('[data-testid=band]').focus()")
     seen = []
-    for key in ["Home", *["ArrowRight"] * (columns - 1), "End"]:
+    for number, key in enumerate(["Home", *["ArrowRight"] * (columns - 1), "End"], 1):
         page.send("Input.dispatchKeyEvent", type="keyDown", key=key)
+        at = f"document.querySelector('[data-testid=band]').getAttribute('aria-valuenow') === '{min(number, columns)}'"
+        page.waits_for(at)
         seen.append(page.text("[data-testid=told]"))
     assert seen[0].startswith("Batch 1 (")
     assert len(set(seen[:-1])) == columns

@@ -228,6 +228,7 @@ def test_a_skip_leaves_a_gap_in_the_ledger_with_who_and_why(orders: Orders, page
     gap = page.text(f"{named('gaps')} tbody tr")
     assert "a poisoned row" in gap
     assert "skipped" in gap
+    assert "taken back by a rewind" in page.text(f"{named('gaps')} tbody tr:last-child")  # the first test's
     assert page.value(f"document.querySelectorAll({json.dumps(named('band'))} + ' > [data-kind=gap]').length") == 1
     look(page, "ledger_gap_light", tmp_path)
     page.value("document.documentElement.classList.add('dark')")

@@ -56,7 +56,7 @@ export function LedgerPage({ dagId }: { dagId: string }) {
 }
 
 function Verdict({ of, open }: { of: LedgerView; open: number }) {
-  const passed = of.gaps.length - open;
+  const passed = of.gaps.filter((gap) => gap.decided && !gap.taken_back).length;
   const [tone, sign, words] = of.problems.length ? ["bad", "✕", `${count(of.problems.length, "problem")}: it does not add up`]
     : open ? ["bad", "✕", `stands in front of ${count(open, "gap")}`]
       : passed ? ["warn", "!", `adds up, with ${passed === 1 ? "one gap that was" : `${passed.toLocaleString("en")} gaps that were`} passed over`]
@@ -138,8 +138,9 @@ function Gaps({ gaps }: { gaps: LedgerGap[] }) {
           <table className="dense" data-testid="gaps">
             <thead><tr><th scope="col" className="n">Gap</th><th scope="col">State</th><th scope="col">Range</th><th scope="col">Cause</th><th scope="col">Who</th><th scope="col">Why</th><th scope="col">When</th></tr></thead>
             <tbody>{[...gaps].reverse().map((gap) => (
-              <tr key={gap.number} data-tone={gap.decided ? "warn" : "bad"}>
-                <td className="n">{gap.number}</td><td><b className="state"><span aria-hidden="true">{gap.decided ? "!" : "✕"}</span>{gap.decided ? gap.decision : "not decided"}</b></td>
+              <tr key={gap.number} data-tone={gap.taken_back ? "calm" : gap.decided ? "warn" : "bad"}>
+                <td className="n">{gap.number}</td><td><b className="state"><span aria-hidden="true">{gap.taken_back ? "⏪" : gap.decided ? "!" : "✕"}</span>{gap.decided ? gap.decision : "not decided"}</b>
+                  {gap.taken_back ? <span className="note">taken back by a rewind</span> : null}</td>
                 <td className="place wrap">({gap.from}, {gap.to}]</td><td>{gap.cause}</td><td>{gap.who}</td><td className="why">{gap.why}</td>
                 <td title={exact(gap.at)}>{gap.run_url ? <a href={gap.run_url}>{time(gap.at)}</a> : time(gap.at)}</td>
               </tr>

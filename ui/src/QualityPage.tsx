@@ -62,6 +62,11 @@ function stateOf(check: Check): State {
   return newest.met ? "Met" : "Violated";
 }
 
+/** Its name without the table, which has a column of its own. */
+function nameOf(check: Check): string {
+  return check.name.endsWith(`@${check.table}`) ? check.name.slice(0, -check.table.length - 1) : check.name;
+}
+
 function rowsOf(check: Check): number {
   return check.runs.reduce((sum, run) => sum + (run?.violations ?? 0), 0);
 }
@@ -82,7 +87,7 @@ function Checks({ checks, runs, dagId }: { checks: Check[]; runs: QualityRun[]; 
           return (
             <tr key={`${check.name} ${check.table}`} data-tone={tone}>
               <td><span className="state"><span className="sign" aria-hidden="true">{sign}</span>{state}</span></td>
-              <td className="place wrap">{check.name}{check.error ? <span className="note">{check.error.slice(0, 300)}</span> : null}</td>
+              <td className="check"><span className="place">{nameOf(check)}</span>{check.error ? <span className="note">{check.error.slice(0, 300)}</span> : null}</td>
               <td>{check.table}</td><td>{check.action}<span className="note">{check.judged_by}</span></td>
               <td className="n">{newest ? newest.evaluated.toLocaleString("en") : "—"}</td><td className="n">{newest ? newest.violations.toLocaleString("en") : "—"}</td>
               <td className="n">{newest?.violating_percent == null ? "—" : share(newest.violating_percent)}</td>

@@ -15,7 +15,7 @@ export type Column = {
   kind: "read" | "gap" | "unknown"; from: string; to: string; batches: [number, number] | null; bytes: number | null; cause: string;
   gaps: number[]; partial: boolean; at: string | null; rows: Rows;
 };
-export type LedgerGap = NumberedGap & { from: string; to: string; decided: boolean; at: string; run_url: string };
+export type LedgerGap = NumberedGap & { from: string; to: string; decided: boolean; taken_back: boolean; at: string; run_url: string };
 /** What GET /databus/api/v1/dags/{dag_id}/ledger/band answers. */
 export type LedgerView = {
   flow: string; from: string | null; to: string | null; batch: number; entries: number; bytes: number; bytes_by_state: Record<string, number>;

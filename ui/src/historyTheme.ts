@@ -14,5 +14,5 @@ export const HISTORY = `
 .databus .band .pending,.databus .key .pending{background:repeating-linear-gradient(45deg,var(--fg-muted) 0 2px,var(--bg) 2px 6px)}
 .databus .band .tick{position:absolute;top:0;left:0;right:0;height:8px;background:var(--red)}
 .databus .key{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:12px}.databus .key i{display:inline-block;width:14px;height:10px;margin-right:4px;min-height:0!important}
-.databus .bars{display:block}.databus .told{min-height:40px;font-size:13px;overflow-wrap:anywhere}
+.databus td.check{white-space:normal;overflow-wrap:anywhere;min-width:260px}.databus .bars{display:block}.databus .told{min-height:40px;font-size:13px;overflow-wrap:anywhere}
 `;

@@ -95,6 +95,21 @@ def test_a_gap_has_a_column_of_its_own_with_its_cause_and_decision() -> None:
     assert (gap["from"], gap["to"], gap["who"], gap["why"], gap["decided"]) == ("10", "13", "ada", "poison", True)
 
 
+def test_a_gap_that_a_rewind_took_back_is_not_said_to_stand() -> None:
+    first = commit(START)
+    passed = skip(first)
+    back = replace(passed, number=4, action="rewind", previous=passed.offset, offset=first.offset)
+    again = replace(commit(back), number=5)
+    view = band_view(state([START, first, passed, back, again], [gap_of(passed, 1)]), 120)
+    assert ([column["kind"] for column in view["band"]], view["gaps"][0]["taken_back"]) == (["read", "read"], True)
+    half = replace(back, offset=SequenceOffset(12))
+    view = band_view(state([START, first, passed, half], [gap_of(passed, 1)]), 120)
+    assert [(column["kind"], column["gaps"], column["partial"]) for column in view["band"]] == [
+        ("read", [], False), ("gap", [1], True),
+    ]  # fmt: skip
+    assert view["gaps"][0]["taken_back"] is False
+
+
 def test_a_batch_that_read_past_a_purged_range_shows_it() -> None:
     first = commit(START)
     second = commit(first)
@@ -103,7 +118,9 @@ def test_a_batch_that_read_past_a_purged_range_shows_it() -> None:
     ahead = Gap(3, second.offset, SequenceOffset(90), PURGED, OPEN, "r", "", NOON)
     view = band_view(state([START, first, second], [inside, of_sink, ahead]), 120)
     assert [column["gaps"] for column in view["band"]] == [[], [1]]
-    assert [gap["decided"] for gap in view["gaps"]] == [True, True, False]
+    assert [(gap["decided"], gap["taken_back"]) for gap in view["gaps"]] == [
+        (True, False), (True, False), (False, False),
+    ]  # fmt: skip
 
 
 def test_a_hole_in_the_history_is_the_worst_of_its_column_unless_a_gap_is_in_it() -> None:

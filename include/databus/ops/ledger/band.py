@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,20 +19,23 @@ _ALONE = (SpanState.UNKNOWN, SpanState.GAP)
 def band_view(state: LedgerState, columns: int) -> dict[str, Any]:
     """Return the ledger as plain JSON: what `summary` has of it, places as text, problems, gaps, and `band`.
 
+    A gap is `taken_back` where a rewind went to a place before it: its range was read since, or is going to be.
+
     Args:
         state: the ledger.
         columns: columns of what was read, each of about as many bytes of the log. Gaps and holes have columns of their
             own beside them, unless there are more than `columns` of both: then neighbours are one, of the worse kind.
     """
-    ledger = state.ledger
+    ledger, band = state.ledger, _band(state, columns)
+    stands = {number for column in band for number in column["gaps"]}
     told = {name: value for name, value in summary(state).items() if name != "spans"}
     return {
         **told,
         "from": str(ledger.start) if ledger.start else None,
         "to": str(ledger.end) if ledger.end else None,
         "problems": [{"subject": p.subject, "problem": p.problem} for p in ledger.problems],
-        "gaps": [_gap(gap) for gap in state.gaps],
-        "band": _band(state, columns),
+        "gaps": [_gap(gap, stands) for gap in state.gaps],
+        "band": band,
     }
 
 
@@ -74,7 +77,7 @@ def _column(spans: Sequence[LedgerSpan], at: Mapping[int, datetime], gaps: Seque
     worst = max(spans, key=lambda span: _ALONE.index(span.state) if span.state in _ALONE else -1)
     known = [span.bytes for span in spans if span.bytes is not None]
     begins = first.first_batch or first.batch
-    recorded = max((at[span.number] for span in spans if span.number in at), default=None)
+    recorded = max((at[n] for span in spans if (n := span.number) is not None and n in at), default=None)
     return {
         "kind": str(worst.state) if worst.state in _ALONE else "read",
         "from": str(first.start),
@@ -95,8 +98,8 @@ def _in(gap: Gap, spans: Sequence[LedgerSpan]) -> bool:
 
 
 def _is(gap: Gap, span: LedgerSpan) -> bool:
-    same = Ordering.EQUAL
-    return span.start.compare(gap.start) is same and span.end.compare(gap.end) is same
+    ends = (Ordering.EQUAL, Ordering.BEFORE) if span.partial else (Ordering.EQUAL,)
+    return span.start.compare(gap.start) is Ordering.EQUAL and span.end.compare(gap.end) in ends
 
 
 def _read_past(gap: Gap, span: LedgerSpan) -> bool:
@@ -105,7 +108,7 @@ def _read_past(gap: Gap, span: LedgerSpan) -> bool:
     return gap.within(OffsetRange(span.start, span.end))
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap(gap: Gap, stands: Collection[int]) -> dict[str, Any]:
     return {
         "number": gap.number,
         "from": str(gap.start),
@@ -113,6 +116,7 @@ def _gap(gap: Gap) -> dict[str, Any]:
         "cause": gap.cause,
         "decision": gap.decision,
         "decided": gap.passed,
+        "taken_back": gap.passed and not gap.of_sink and gap.number not in stands,
         "who": gap.who,
         "why": gap.why,
         "at": gap.at.isoformat(),

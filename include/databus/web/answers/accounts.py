@@ -56,6 +56,59 @@ class Ledger(Answer):
     problems: list[Problem]
 
 
+class BandColumn(Answer):
+    """Column of the band: neighbouring spans of the log, or one gap or hole."""
+
+    kind: Literal["read", "gap", "unknown"]
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+    batches: list[int] | None
+    bytes: int | None
+    cause: str
+    gaps: list[int]
+    partial: bool
+    at: datetime | None
+    rows: Counts
+
+
+class BandGap(Answer):
+    """Gap beside the band, places as text."""
+
+    number: int
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+    cause: str
+    decision: str
+    decided: bool
+    taken_back: bool
+    who: str
+    why: str
+    at: datetime
+    run_url: str
+
+
+class Band(Answer):
+    """Ledger as a band of columns."""
+
+    flow: str
+    start: str | None = Field(alias="from")
+    end: str | None = Field(alias="to")
+    batch: int
+    entries: int
+    entries_not_paged: int
+    bytes: int
+    bytes_by_state: dict[str, int]
+    rows: Counts
+    sinks: dict[str, SinkCounts]
+    tables: dict[str, Counts]
+    rows_replayed: int
+    gaps: list[BandGap]
+    pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
+    plan_in_flight: str | None
+    problems: list[Problem]
+    band: list[BandColumn]
+
+
 class Verified(Ledger):
     """Ledger that was derived again."""
 

@@ -14,6 +14,7 @@ _MOVES = ("pause", "resume", "rewind", "skip", "restore", "adopt", "accept")
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "/flows": flows.Recorded,
+    "/delays": flows.Delays,
     "/definitions": flows.FlowPage,
     "/checkpoints": checkpoints.CheckpointPage,
     "/trace": trace.Traced,
@@ -34,9 +35,11 @@ ANSWERS: dict[str, type[BaseModel]] = {
     f"{_DAG}/quarantine/discard": quarantine.DiscardDone,
     f"{_DAG}/ledger": accounts.Ledger,
     f"{_DAG}/ledger/verification": accounts.Verified,
+    f"{_DAG}/ledger/band": accounts.Band,
     f"{_DAG}/gaps": accounts.Gaps,
     f"{_DAG}/audit": accounts.AuditPage,
     f"{_DAG}/quality": accounts.Quality,
+    f"{_DAG}/quality/checks": accounts.QualityByRun,
     f"{_DAG}/lag": accounts.Lag,
     f"{_DAG}/mirror/partitions": accounts.Partitions,
     f"{_DAG}/mirror/heartbeat": accounts.Heartbeat,

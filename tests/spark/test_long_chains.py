@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from databus import AddColumn, Flow, Lookup, Mask, Mock, Noop
+from databus import AddColumn, Filter, Flow, Lookup, Mask, Mock, Noop
 from databus.core.flow_specs import TransformSpec
 from databus.rows.frames.changes import FrameChanges
 from databus.testing.table_batches import table
@@ -18,15 +18,16 @@ pytestmark = pytest.mark.spark
 Build = Callable[..., FrameChanges]
 
 COLUMNS = {"id": "int", "status": "varchar(9)", "region": "varchar(9)", "amount": "decimal(12,2)"}
-TABLES = tuple(table(f"shop.t{number}", COLUMNS, schema_id=number) for number in range(2))
+TABLES = tuple(table(f"shop.t{number}", COLUMNS, schema_id=number) for number in range(3))
 FLOW = Flow(name="chains", source=Mock(rows=1), transforms=(), sinks=(Noop(),))
 
 
 def link(number: int) -> list[TransformSpec]:
-    """Return a column, a mask and a lookup over what those before them left."""
+    """Return a filter, a mask and a lookup over what those before them left."""
     last = f"x{number - 1}" if number else "status"
     return [
         AddColumn({f"x{number}": f"concat({last}, region)"}),
+        Filter(f"amount > 3 OR x{number} <> 'new'"),
         Mask(f"x{number}", keep_last=1),
         Lookup(f"x{number}", {"***w": "1"}, into=f"y{number}", missing="hold"),
     ]

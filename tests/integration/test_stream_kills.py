@@ -103,7 +103,8 @@ def test_writers_under_killed_brokers(three: Sandbox, tmp_path: Path) -> None:
     servers = three.address("kafka-3")
     name = "under-kills"
     topic = f"{name}.events"
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, 6, 3)])[topic].result(60)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 6, 3)])[topic].result(60)
     port = free_port()
     service = Process(servers, name, tmp_path / "log", port=port).wait()
     writers = Writers(f"http://127.0.0.1:{port}", topic, count=32, requests=200)

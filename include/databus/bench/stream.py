@@ -59,7 +59,8 @@ def _round(servers: str, port: int, pid: int, way: str, number: int, options: ar
 
     acks, with_ids = WAYS[way]
     topic = f"bench.{number}.{list(WAYS).index(way)}"
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(30)
     body = _RECORD * options.batch
     process = psutil.Process(pid)
     cpu = sum(process.cpu_times()[:2])

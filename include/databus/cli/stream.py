@@ -108,7 +108,7 @@ def stream(
     writing: WriteLimits,
     keeping: StateLimits,
 ) -> None:
-    """Serve Kafka topics over HTTP: written once, read with acknowledgement.
+    """Serve Kafka topics over HTTP, written once, read by acks.
 
     One process runs a name; a second one takes over from the first. A signal ends it, once requests under way are
     answered.

@@ -19,7 +19,7 @@ from databus.core.errors.stream import StreamFullError, StreamRequestError
 from databus.kafka.client import ClientSettings
 from databus.stream.deliveries import Deliveries, OpenDelivery
 from databus.stream.options import StreamOptions
-from databus.stream.reader import Most, TopicReader
+from databus.stream.reader import Most, PlaceReader
 from databus.stream.requests import place_of
 from databus.stream.topics import Topic
 
@@ -35,7 +35,7 @@ class _Consumer:
     deliveries: Deliveries
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of reads
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    reader: TopicReader | None = None
+    reader: PlaceReader | None = None
     users: int = 0
 
 
@@ -171,7 +171,7 @@ class Consumers:
         await asyncio.gather(*(asyncio.to_thread(reader.close) for reader in readers))
         self._threads.shutdown(wait=False)
 
-    async def _begin(self, topic: Topic, consumer: _Consumer, reader: TopicReader, start: str) -> None:
+    async def _begin(self, topic: Topic, consumer: _Consumer, reader: PlaceReader, start: str) -> None:
         new = [p for p in range(topic.partitions) if p not in consumer.deliveries.next]
         if not new:
             return
@@ -192,7 +192,7 @@ class Consumers:
             )
         return _Using(self, (topic, name, number))
 
-    async def open(self, key: tuple[str, str, int]) -> tuple[_Consumer, TopicReader]:
+    async def open(self, key: tuple[str, str, int]) -> tuple[_Consumer, PlaceReader]:
         """Return a consumer with its client, in use until `leave`.
 
         Raises:
@@ -209,7 +209,7 @@ class Consumers:
                 await self._make_room()
                 topic, name, number = key
                 group = f"databus.stream.{self._options.name}.{name or number}"
-                opened = await self._call(TopicReader, self._settings, topic, group, self._options.timeout_s)
+                opened = await self._call(PlaceReader, self._settings, topic, group, self._options.timeout_s)
                 if consumer.reader is None:
                     consumer.reader = opened
                 else:
@@ -252,7 +252,7 @@ class _Using:
     def __init__(self, consumers: Consumers, key: tuple[str, str, int]):
         self._consumers, self._key = consumers, key
 
-    async def __aenter__(self) -> tuple[_Consumer, TopicReader]:
+    async def __aenter__(self) -> tuple[_Consumer, PlaceReader]:
         self._consumer, reader = await self._consumers.open(self._key)
         return self._consumer, reader
 

@@ -42,7 +42,7 @@ class Most:
     wait_s: float
 
 
-class TopicReader:
+class PlaceReader:
     """Reader of a topic with a client of its own; one read at a time, other calls beside it.
 
     Args:

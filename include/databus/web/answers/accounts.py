@@ -178,6 +178,40 @@ class Quality(Answer):
     latest: list[Finding]
 
 
+class FoundInRun(Answer):
+    """What one run found of a check."""
+
+    evaluated: int
+    violations: int
+    violating_percent: float | None
+    met: bool | None
+    error: str
+
+
+class CheckOverRuns(Answer):
+    """Check or expectation as its newest run had it; `runs` is what each run found, oldest first, null: not judged."""
+
+    name: str
+    table: str
+    action: str
+    met: bool | None
+    evaluated: int
+    violations: int
+    violating_percent: float | None
+    observed: Any
+    judged_by: str
+    error: str
+    runs: list[FoundInRun | None]
+
+
+class QualityByRun(Answer):
+    """Results of checks and expectations, run by run."""
+
+    flow: str
+    runs: list[QualityRun]
+    checks: list[CheckOverRuns]
+
+
 class LagNow(Answer):
     """Distance to the head of the source's log."""
 

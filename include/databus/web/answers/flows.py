@@ -112,6 +112,15 @@ class Recorded(Answer):
     flows: list[RecordedFlow]
 
 
+class Delays(Answer):
+    """Delays of the last hour by flow, of the newest batch in each span, oldest first."""
+
+    as_of: datetime
+    start: datetime = Field(alias="from")
+    width_seconds: float
+    delays: dict[str, list[float | None]]
+
+
 class Batch(Answer):
     """Batch of a flow."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from databus import AddColumn, Filter, Flow, Lookup, Mask, Mock, Noop
 from databus.core.flow_specs import TransformSpec
 from databus.rows.frames.changes import FrameChanges
-from databus.testing.table_batches import table
+from databus.runtime import check
+from databus.testing.table_batches import batch, table
 
 pytestmark = pytest.mark.spark
 

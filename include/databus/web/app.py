@@ -44,7 +44,7 @@ def create_app(
     from databus.core.settings import Settings
     from databus.ops.flows.overview import flows_view
     from databus.ops.runs.view import docs_page, flow_of_run, run_view
-    from databus.records.recent_delays import delays_view
+    from databus.records.overview import delays_view
     from databus.records.store import RecordStore
     from databus.web import problems
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import JSONResponse, Response
 
 from databus.core.settings import Settings
 from databus.ops.ledger.band import band_view
@@ -13,7 +16,10 @@ from databus.ops.ledger.show import read_ledger
 from databus.records.quality.trend import newest_runs, over_runs
 from databus.records.store import RecordStore
 from databus.web.installation import Access, Installation
-from databus.web.unchanged import IfNoneMatch, told
+
+IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", description="ETag of an answer that is known: 304 where it is the same.")
+]
 
 
 def router(access: Access, installation: Installation) -> APIRouter:
@@ -35,7 +41,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         with RecordStore(Settings.from_environment().records_url) as store:
             runs = newest_runs(store, flow.name, last)
         shown = [run.to_json() for run in runs]
-        return told({"flow": flow.name, "runs": shown, "checks": over_runs(runs)}, if_none_match)
+        return _told({"flow": flow.name, "runs": shown, "checks": over_runs(runs)}, if_none_match)
 
     @made.get("/ledger/band", **sees)
     def band(
@@ -46,6 +52,20 @@ def router(access: Access, installation: Installation) -> APIRouter:
         """The log as a band: by column what was dispatched, filtered and held back, and each gap; the sums beside."""
         with installation.opened(dag_id) as (flow, services):
             state = read_ledger(flow, services)
-        return told(band_view(state, columns), if_none_match)
+        return _told(band_view(state, columns), if_none_match)
 
     return made
+
+
+def _told(facts: Mapping[str, Any], known: str | None) -> Response:
+    """Return facts as JSON with their ETag; 304 where who asks has them.
+
+    Args:
+        facts: plain JSON, without the time at which it was asked.
+        known: If-None-Match as it was sent; None without.
+    """
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    headers = {"ETag": f'"{digest}"', "Cache-Control": "private, no-cache"}
+    if known is not None and digest in {tag.strip().removeprefix("W/").strip('"') for tag in known.split(",")}:
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(dict(facts), headers=headers)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from databus.core.batches.report import BatchReport
-from databus.records.recent_delays import HOUR, _delays, delays_view, recent_delays
+from databus.records.overview import HOUR, _delays, delays_view, recent_delays
 from databus.records.recorder import SqlRecorder
 from tests.contract.record_samples import report
 

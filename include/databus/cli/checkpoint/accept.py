@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,8 @@ def accept(
     what = "accepting outputs"
     if (there := served(flow)) is not None:
         asked = {"topics": forget} if forget else {}
-        told = done(there, "accept", asked, change, what) if change.execute else preview(there, "accept", asked)
+        # The rows of an acceptance are a list.
+        told: Any = done(there, "accept", asked, change, what) if change.execute else preview(there, "accept", asked)
     else:
         with opened(flow, shown.dags) as (spec, services):
             if change.execute:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_a_place_is_behind_acknowledged_records_only(steps: list[tuple[str, object]]) -> None:
+def test_a_place_is_behind_acknowledged_records_only(steps: list[tuple[str, Any]]) -> None:
     deliveries, now = Deliveries("d"), 0.0
     deliveries.begin({0: 100, 1: 0, 2: 7})
     begun = dict(deliveries.places)

@@ -66,8 +66,8 @@ def requests(draw: st.DrawFn, path: str, method: str) -> tuple[str, dict[str, An
         value = draw(of_schema(parameter["schema"]) | _TEXT)
         if place == "path":
             known = {"dag_id": DAG, "run_id": "r1"}[name]
-            text = draw(st.just(known) | st.just(known) | _TEXT.filter(lambda t: t.strip("./ \t\r\n")))
-            path = path.replace(f"{{{name}}}", "".join(f"%{byte:02x}" for byte in text.encode()))
+            part = draw(st.just(known) | st.just(known) | _TEXT.filter(lambda t: t.strip("./ \t\r\n")))
+            path = path.replace(f"{{{name}}}", "".join(f"%{byte:02x}" for byte in part.encode()))
         elif place == "header" and value is not None and draw(st.integers(0, 4)):
             headers[name] = str(value).encode("ascii", "ignore").decode().translate(dict.fromkeys(range(32))) or "k"
         elif place == "query" and value is not None and (parameter.get("required") or draw(st.booleans())):

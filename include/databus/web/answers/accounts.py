@@ -139,6 +139,7 @@ class AuditPage(Answer):
     """Page of an audit."""
 
     items: list[AuditEntry]
+    actions: list[str] = Field(description="What was done at all, by the names of `action`.")
     next: str | None
 
 

@@ -89,7 +89,7 @@ def test_killed_services(servers: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path / "three", ports_from=ports_from(22_800), options=SandboxOptions())
+    sandbox = Sandbox(tmp_path / "three", ports_from=ports_from(28_300), options=SandboxOptions())
     try:
         sandbox.up(("kafka-3",))
         yield sandbox

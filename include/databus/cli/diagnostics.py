@@ -110,8 +110,7 @@ def _measured_there(names: Sequence[str]) -> tuple[Callable[[], list[FlowLag]], 
 
 
 def _lag_there(flow: ServedFlow) -> FlowLag:
-    from databus.ops.health.lag import FlowLag
-    from databus.ops.health.lag_facts import lag_of
+    from databus.ops.health.lag import FlowLag, lag_of
 
     try:
         return lag_of(flow.get("/lag"))

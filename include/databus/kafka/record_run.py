@@ -75,7 +75,7 @@ class RecordRun:
 
     @property
     def half(self) -> bool:
-        """Whether the row that `hand_over` came to is produced, and its tombstone is not."""
+        """True where the row that `hand_over` came to is produced, and its tombstone is not."""
         return self._second
 
     def hand_over(self, start: int, stop: int) -> tuple[int, int]:

@@ -27,7 +27,7 @@ _READER = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    "group.id": "databus.stream.state",
+    "group.id": "databus-stream-state",
 }
 _SLACK_S = 10.0
 """Seconds for which a transaction may be open beyond the time-out of its records."""

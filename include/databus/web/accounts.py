@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from databus.core.settings import Settings
 from databus.ops.audit import AuditEntry, audit
-from databus.ops.health.lag import measure, measure_partitions
-from databus.ops.health.lag_facts import lag_facts
+from databus.ops.health.lag import lag_facts, measure, measure_partitions
 from databus.ops.ledger.show import problems_of, read_ledger, summary
 from databus.ops.mirror.heartbeats import newest_heartbeat
 from databus.ops.mirror.translate import mirror_sink, translate

@@ -59,7 +59,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def checkpoints(
         cursor: Cursor = "", limit: Annotated[int, Query(ge=1, le=_MOST_LOOKED_AT)] = 50, dags: Any = readable
     ) -> dict[str, Any]:
-        """Where all flows stand whose DAG who asks may see, by DAG id; one that cannot be read says why."""
+        """Places of all flows whose DAG who asks may see, by DAG id; one that cannot be read says why."""
         after = place_of(cursor, (str,))
         found: list[tuple[str, DagFlow | DatabusError]] = []
         for each in _stored(installation, dags, after[0] if after else ""):

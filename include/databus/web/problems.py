@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, StarletteHTTPException
 from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
 
 from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import (
@@ -154,8 +153,8 @@ def install(app: FastAPI) -> None:
         why = refused(422, "; ".join(told), "The API's description names what each route takes: /api/v1/openapi.json.")
         return answer(problem(why))
 
-    @app.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
+    @app.exception_handler(StarletteHTTPException)
+    async def of_http(request: Request, error: StarletteHTTPException) -> Response:
         if not isinstance(error.detail, str):
             return await http_exception_handler(request, error)
         facts = {

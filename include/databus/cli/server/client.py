@@ -168,7 +168,7 @@ class _CutOffError(ServerAwayError):
 
 
 class _ProxyError(ServerAnswerError):
-    """Something in front of the server answers that the server does not."""
+    """Answer of something in front of the server: the server itself does not answer."""
 
 
 def _refusal(root: str, error: urllib.error.HTTPError) -> Exception:

@@ -29,7 +29,7 @@ class ServerAwayError(DatabusError):
 
 
 class ServerAnswerError(DatabusError):
-    """What answers is not the API of a databus."""
+    """Answer of something that is not the API of a databus."""
 
     code = "server_answer"
 

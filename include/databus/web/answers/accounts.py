@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from databus.web.answers.parts import Answer, Counts, Gap, Json, Progress, SinkCounts
+from databus.web.answers.parts import Answer, Counts, GapAnswer, Json, ProgressAnswer, SinkCountsAnswer
 
 
-class Problem(Answer):
-    """What does not add up."""
+class ProblemAnswer(Answer):
+    """Fault of an account: what does not add up."""
 
     subject: str
     problem: str
 
 
 class LookedAt(Answer):
-    """What was compared."""
+    """Comparison that was made."""
 
     subject: str
     what: str
@@ -34,7 +34,7 @@ class Span(Counts):
     bytes: int | None
 
 
-class Ledger(Answer):
+class LedgerAnswer(Answer):
     """Account of every byte and row of a flow's log."""
 
     flow: str
@@ -46,14 +46,14 @@ class Ledger(Answer):
     bytes: int
     bytes_by_state: dict[str, int]
     rows: Counts
-    sinks: dict[str, SinkCounts]
+    sinks: dict[str, SinkCountsAnswer]
     tables: dict[str, Counts]
     rows_replayed: int
     spans: list[Span]
-    gaps: list[Gap]
+    gaps: list[GapAnswer]
     pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
     plan_in_flight: str | None
-    problems: list[Problem]
+    problems: list[ProblemAnswer]
 
 
 class BandColumn(Answer):
@@ -99,17 +99,17 @@ class Band(Answer):
     bytes: int
     bytes_by_state: dict[str, int]
     rows: Counts
-    sinks: dict[str, SinkCounts]
+    sinks: dict[str, SinkCountsAnswer]
     tables: dict[str, Counts]
     rows_replayed: int
     gaps: list[BandGap]
     pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
     plan_in_flight: str | None
-    problems: list[Problem]
+    problems: list[ProblemAnswer]
     band: list[BandColumn]
 
 
-class Verified(Ledger):
+class Verified(LedgerAnswer):
     """Ledger that was derived again."""
 
     sound: bool
@@ -120,11 +120,11 @@ class Gaps(Answer):
     """Gaps of a flow."""
 
     flow: str
-    gaps: list[Gap]
+    gaps: list[GapAnswer]
 
 
-class AuditEntry(Answer):
-    """What somebody did."""
+class AuditEntryAnswer(Answer):
+    """Entry of the audit: what somebody did."""
 
     at: datetime
     who: str
@@ -138,7 +138,7 @@ class AuditEntry(Answer):
 class AuditPage(Answer):
     """Page of an audit."""
 
-    items: list[AuditEntry]
+    items: list[AuditEntryAnswer]
     actions: list[str] = Field(description="What was done at all, by the names of `action`.")
     next: str | None
 
@@ -155,7 +155,7 @@ class QualityRun(Answer):
     data_docs: str
 
 
-class Finding(Answer):
+class FindingAnswer(Answer):
     """Newest result of a check or an expectation; `trend` is its share of violations over the runs, oldest first."""
 
     name: str
@@ -176,11 +176,11 @@ class Quality(Answer):
 
     flow: str
     runs: list[QualityRun]
-    latest: list[Finding]
+    latest: list[FindingAnswer]
 
 
 class FoundInRun(Answer):
-    """What one run found of a check."""
+    """Findings of one run for a check."""
 
     evaluated: int
     violations: int
@@ -222,7 +222,7 @@ class LagNow(Answer):
     measured_at: datetime
 
 
-class Headroom(Answer):
+class HeadroomAnswer(Answer):
     """Distance to what the source's server deletes."""
 
     seconds: float | None
@@ -232,8 +232,8 @@ class Headroom(Answer):
     low: bool
 
 
-class Beginning(Answer):
-    """Where a flow that never ran would begin."""
+class BeginningAnswer(Answer):
+    """Place where a flow that never ran would begin."""
 
     start: str
     at: str
@@ -242,19 +242,19 @@ class Beginning(Answer):
     text: str
 
 
-class Lag(Answer):
+class LagAnswer(Answer):
     """Lag of a flow."""
 
     flow: str
     committed: str | None
     lag: LagNow | None
-    headroom: Headroom | None
+    headroom: HeadroomAnswer | None
     eta_s: float | None
-    beginning: Beginning | None
-    snapshot: Progress | None
+    beginning: BeginningAnswer | None
+    snapshot: ProgressAnswer | None
 
 
-class PartitionLag(Answer):
+class PartitionLagAnswer(Answer):
     """Lag of a partition."""
 
     topic: str
@@ -269,10 +269,10 @@ class Partitions(Answer):
     """Lag of a mirror's partitions."""
 
     flow: str
-    partitions: list[PartitionLag]
+    partitions: list[PartitionLagAnswer]
 
 
-class Heartbeat(Answer):
+class HeartbeatAnswer(Answer):
     """Newest heartbeat of a mirror that has arrived."""
 
     flow: str
@@ -288,7 +288,7 @@ class Translated(Answer):
     offset: int | None
 
 
-class Probe(Answer):
+class ProbeAnswer(Answer):
     """Finding of doctor."""
 
     level: Literal["ok", "warn", "error"]
@@ -299,14 +299,14 @@ class Probe(Answer):
 
 
 class Doctor(Answer):
-    """What is missing."""
+    """Finding: what is missing."""
 
     flow: str
     worst: Literal["ok", "warn", "error"]
-    findings: list[Probe]
+    findings: list[ProbeAnswer]
 
 
-class Alert(Answer):
+class AlertAnswer(Answer):
     """Alert of a flow; `problem` says why its state cannot be read."""
 
     flow: str
@@ -322,7 +322,7 @@ class Alerts(Answer):
     """Alerts of a flow."""
 
     flow: str
-    alerts: list[Alert]
+    alerts: list[AlertAnswer]
 
 
 class Planned(Answer):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from databus.web.answers.parts import Answer, Counts, Done, Gap, Json, Told
+from databus.web.answers.parts import Answer, Counts, Done, GapAnswer, ItemError, Json
 
 
 class Standing(Answer):
@@ -39,7 +39,7 @@ class CheckpointState(Standing):
     dag_id: str
     version: str
     place: str | None
-    gaps: list[Gap]
+    gaps: list[GapAnswer]
 
 
 class ListedCheckpoint(Answer):
@@ -49,7 +49,7 @@ class ListedCheckpoint(Answer):
     flow: str | None
     checkpoint: Standing | None
     version: str | None
-    error: Told | None
+    error: ItemError | None
 
 
 class CheckpointPage(Answer):
@@ -59,7 +59,7 @@ class CheckpointPage(Answer):
     next: str | None
 
 
-class HistoryEntry(Answer):
+class HistoryEntryAnswer(Answer):
     """Commit or amendment."""
 
     number: int
@@ -78,7 +78,7 @@ class HistoryEntry(Answer):
 class HistoryPage(Answer):
     """Page of a history."""
 
-    items: list[HistoryEntry]
+    items: list[HistoryEntryAnswer]
     next: str | None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from databus.web.answers.parts import Answer, Counts, Json, Progress, SinkCounts, Told
+from databus.web.answers.parts import Answer, Counts, ItemError, Json, ProgressAnswer, SinkCountsAnswer
 
 
 class ListedFlow(Answer):
@@ -18,7 +18,7 @@ class ListedFlow(Answer):
     source: str | None
     sinks: str | None
     file: str | None
-    error: Told | None
+    error: ItemError | None
 
 
 class FlowPage(Answer):
@@ -28,7 +28,7 @@ class FlowPage(Answer):
     next: str | None
 
 
-class Definition(Answer):
+class DefinitionAnswer(Answer):
     """Flow as its DAG file writes it."""
 
     dag_id: str
@@ -44,7 +44,7 @@ class Lanes(Answer):
     lanes: dict[str, str]
 
 
-class GraphNode(Answer):
+class GraphNodeAnswer(Answer):
     """Step of a flow."""
 
     id: str
@@ -53,7 +53,7 @@ class GraphNode(Answer):
     label: str
 
 
-class GraphEdge(Answer):
+class GraphEdgeAnswer(Answer):
     """Connection of two steps."""
 
     start: str
@@ -65,8 +65,8 @@ class Graph(Answer):
     """Steps and connections."""
 
     flow: str
-    nodes: list[GraphNode]
-    edges: list[GraphEdge]
+    nodes: list[GraphNodeAnswer]
+    edges: list[GraphEdgeAnswer]
 
 
 class Drawn(Answer):
@@ -102,7 +102,7 @@ class RecordedFlow(Answer):
     held_rows: int
     refused_rows: dict[str, int]
     gaps_passed: int
-    snapshot: Progress | None
+    snapshot: ProgressAnswer | None
 
 
 class Recorded(Answer):
@@ -112,7 +112,7 @@ class Recorded(Answer):
     flows: list[RecordedFlow]
 
 
-class Delays(Answer):
+class DelaysAnswer(Answer):
     """Delays of the last hour by flow, of the newest batch in each span, oldest first."""
 
     as_of: datetime
@@ -146,7 +146,7 @@ class Batch(Answer):
     code_version: str
 
 
-class Mark(Answer):
+class MarkAnswer(Answer):
     """Mark in a chart."""
 
     kind: str
@@ -188,10 +188,10 @@ class FlowView(Answer):
     held_rows: int
     refused_rows: dict[str, int]
     gaps_passed: int
-    snapshot: Progress | None
+    snapshot: ProgressAnswer | None
     graph: Json = Field(description="source, transforms, checks, counts, seconds and sinks, with figures.")
     chart: Chart
-    marks: list[Mark]
+    marks: list[MarkAnswer]
     batches: list[Batch]
     definition: Since | None
     settings: Json | None
@@ -204,7 +204,7 @@ class RunCounts(Counts):
     reconciled: bool
 
 
-class RunSink(SinkCounts):
+class RunSink(SinkCountsAnswer):
     """Sink of a run."""
 
     sink: str
@@ -251,7 +251,7 @@ class RunBatch(Answer):
     refilled: bool
 
 
-class RunQuality(Answer):
+class RunQualityAnswer(Answer):
     """Quality of a run."""
 
     success: bool | None
@@ -271,14 +271,14 @@ class RunView(Answer):
     counts: RunCounts
     state: str
     gaps_passed: list[str]
-    snapshot: Progress | None
+    snapshot: ProgressAnswer | None
     sinks: list[RunSink]
     code: list[list[str]] = Field(description="Version of the code, and hash of the flow's definition.")
     inputs: list[RunInput]
     outputs: list[RunOutput]
     expectations: list[Json]
     checks: list[RunCheck]
-    quality: RunQuality | None
+    quality: RunQualityAnswer | None
     data_docs: bool
     durations_ms: dict[str, float]
     batch_count: int

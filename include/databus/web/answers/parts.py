@@ -17,7 +17,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
 
-class Told(Answer):
+class ItemError(Answer):
     """Error of one item of a list."""
 
     code: str
@@ -36,7 +36,7 @@ class Counts(Answer):
     snapshot: int = Field(0, description="Rows that a snapshot read.")
 
 
-class SinkCounts(Answer):
+class SinkCountsAnswer(Answer):
     """Rows at one sink."""
 
     dispatched: int
@@ -45,7 +45,7 @@ class SinkCounts(Answer):
     filtered: int = 0
 
 
-class Gap(Answer):
+class GapAnswer(Answer):
     """Range of the log that a flow never moved."""
 
     v: int
@@ -60,7 +60,7 @@ class Gap(Answer):
     run_url: str = ""
 
 
-class Progress(Answer):
+class ProgressAnswer(Answer):
     """Progress of a snapshot."""
 
     number: int

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from databus.web.answers.parts import Answer, Done, SinkCounts
+from databus.web.answers.parts import Answer, Done, SinkCountsAnswer
 
 
 class Cause(Answer):
@@ -31,7 +31,7 @@ class CausePage(Answer):
     next: str | None
 
 
-class HeldRow(Answer):
+class HeldRowAnswer(Answer):
     """Row in quarantine, as far as the flow shows it now."""
 
     event_id: str
@@ -52,11 +52,11 @@ class HeldRow(Answer):
 class RowPage(Answer):
     """Page of rows."""
 
-    items: list[HeldRow]
+    items: list[HeldRowAnswer]
     next: str | None
 
 
-class Refusal(Answer):
+class RefusalAnswer(Answer):
     """Rows of a batch that cannot be replayed as things are."""
 
     batch: int
@@ -66,11 +66,11 @@ class Refusal(Answer):
     hint: str
 
 
-class Judged(Answer):
+class ReplayPreview(Answer):
     """Preview of a decision."""
 
     action: str
-    refused: list[Refusal]
+    refused: list[RefusalAnswer]
     rows: int
     upto: int = Field(description="Number of the newest row that is meant.")
     judged: bool = Field(description="Whether the rows were few enough to say what stands in the way.")
@@ -85,7 +85,7 @@ class Replayed(Answer):
     held: int
     discarded: int
     written: dict[str, int]
-    sinks: dict[str, SinkCounts]
+    sinks: dict[str, SinkCountsAnswer]
 
 
 class RefusedReplay(Answer):

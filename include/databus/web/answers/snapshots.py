@@ -6,10 +6,10 @@ from datetime import datetime
 
 from pydantic import Field
 
-from databus.web.answers.parts import Answer, Done, Progress
+from databus.web.answers.parts import Answer, Done, ProgressAnswer
 
 
-class TableProgress(Answer):
+class TableProgressAnswer(Answer):
     """Table of a snapshot."""
 
     v: int = 1
@@ -24,28 +24,28 @@ class TableProgress(Answer):
     absent: list[str] = Field([])
 
 
-class Snapshot(Answer):
+class SnapshotAnswer(Answer):
     """Snapshot of a flow's tables."""
 
     v: int
     number: int
     cause: str
     begun_at: datetime
-    tables: list[TableProgress]
+    tables: list[TableProgressAnswer]
     paused: bool = False
     finished_at: datetime | None = None
     cancelled: bool = False
     mends: list[int] = Field([])
     resumed_at: datetime | None = None
     resumed_rows: int = 0
-    progress: Progress | None = None
+    progress: ProgressAnswer | None = None
 
 
 class SnapshotState(Answer):
     """A flow's unfinished snapshot, or its last; before the first, how that would come about."""
 
     flow: str
-    snapshot: Snapshot | None
+    snapshot: SnapshotAnswer | None
     note: str = ""
 
 
@@ -53,11 +53,11 @@ class SnapshotPreviewed(Answer):
     """Preview of an action on a snapshot."""
 
     action: str
-    preview: Snapshot
+    preview: SnapshotAnswer
     would: str = ""
 
 
 class SnapshotDone(Done):
     """Answer of an action on a snapshot."""
 
-    result: Snapshot
+    result: SnapshotAnswer

@@ -23,7 +23,7 @@ class Run(Answer):
     run_id: str
 
 
-class Step(Answer):
+class StepAnswer(Answer):
     """Step of a journey."""
 
     stage: str
@@ -40,7 +40,7 @@ class Step(Answer):
     warns: bool
 
 
-class Journey(Answer):
+class JourneyAnswer(Answer):
     """Journey of one change; `lines` where they were asked for."""
 
     flow: str
@@ -50,7 +50,7 @@ class Journey(Answer):
     sinks: list[Json]
     mirrors: list[Json]
     notes: list[str]
-    steps: list[Step]
+    steps: list[StepAnswer]
     lines: list[list[str]] = Field([])
 
 
@@ -62,10 +62,10 @@ class Traced(Answer):
     seconds: float
     looked_through: LookedThrough
     more: int
-    journeys: list[Journey]
+    journeys: list[JourneyAnswer]
 
 
-class Images(Answer):
+class ImagesAnswer(Answer):
     """Row before and after a change, values as text."""
 
     before: dict[str, str | None] | None

@@ -154,7 +154,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     "verb_not_served": ErrorEntry(
         "The API in Airflow has no route for a verb of the command.",
         "Run it where the flow's servers can be reached, without --server and DATABUS_SERVER.",
-        exits=(2,),
+        exits=(1, 2),
     ),
     "sandbox_server_died": ErrorEntry(
         "A server of the sandbox ended while it started.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.exceptions import RequestValidationError, StarletteHTTPException
+from fastapi.exceptions import RequestValidationError, StarletteHTTPException  # type: ignore[attr-defined]
 from fastapi.responses import JSONResponse, Response
 
 from databus.core.errors.batch import RecordingError

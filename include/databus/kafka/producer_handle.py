@@ -30,7 +30,7 @@ class _Functions(NamedTuple):
 
 
 class ProducerHandle(NamedTuple):
-    """Addresses that compiled code calls librdkafka with; they hold while the producer does.
+    """Addresses that compiled code calls librdkafka with; they hold until the producer is closed.
 
     Attributes:
         producer: the `rd_kafka_t`.

@@ -216,6 +216,22 @@ def test_what_is_no_producer_has_no_handle(producers: Producers, monkeypatch: py
     assert handle_of(producer) is None
 
 
+def test_rows_that_all_want_a_report_go_by_the_client(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tables and partitions: each report ends a run."""
+    topic = producers.topic("reports")
+    batch = batch_of(10, 300, [topic])
+    taken: list[int] = []
+    monkeypatch.setattr(module, "_compiled", lambda *given: taken.append(len(given[3])))
+    told: list[int] = []
+    producer = producers.open()
+    hand_over(producer, batch, dict.fromkeys(range(5), lambda _, message: told.append(message.offset())))
+    assert producer.flush(30) == 0
+    assert taken == []
+    assert len(told) == 5 + sum(batch["tombstone"].to_pylist()[:5])
+    hand_over(producer, batch, dict.fromkeys(range(4), lambda *_: None))
+    assert taken == [4]
+
+
 def test_without_a_handle_the_client_is_called(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "handle_of", lambda _: None)
     topic = producers.topic("without")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 COMPILED_FROM = 256
 """Rows of a batch from which on setting up the compiled code pays."""
 
+ROWS_A_REPORT = 64
+"""Rows to each delivery report from which on it pays: a row with a report goes by the client, and ends a run."""
+
 _GROWN_WITHIN_S = 30.0
 """A topic that has grown is reported by each broker within so long."""
 
@@ -55,7 +58,8 @@ def hand_over(producer: Any, batch: pa.RecordBatch, reports: Reports) -> None:
         KafkaException: the producer refused a record; those before it are produced.
         BufferError: never; a full queue is waited for.
     """
-    handle = handle_of(producer) if batch.num_rows >= COMPILED_FROM and _is_plain(batch) else None
+    many = batch.num_rows >= max(COMPILED_FROM, ROWS_A_REPORT * len(reports))
+    handle = handle_of(producer) if many and _is_plain(batch) else None
     if handle is None:
         _by_client(producer, batch, reports)
     else:
@@ -87,7 +91,8 @@ def _compiled(handle: ProducerHandle, producer: Any, batch: pa.RecordBatch, repo
         if stop in reports:
             _by_client(producer, batch.slice(stop, 1), {0: reports[stop]})
             start = stop + 1
-        producer.poll(0)
+        if stop % _POLL_EVERY == 0:
+            producer.poll(0)
 
 
 def _stops(rows: int, reports: Reports) -> Iterator[int]:

@@ -7,13 +7,21 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from databus.core.errors import SinkSettingError
+from databus.kafka.client import ClientSettings
 from databus.rows.murmur2 import murmur2
+from databus.stream.body import StreamRecord
+from databus.stream.lane import Lane
+from databus.stream.options import StreamOptions
+from databus.stream.requests import WriteAnswer, WriteRequest
+from databus.stream.topics import ServedTopics
 from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.changes_writer import make_topics
 from tests.integration.kafka_target import consume, wait_until
@@ -159,6 +167,45 @@ def test_requests_of_many_producers_are_each_written_once(
     assert "databus_stream_producers 8" in shown
 
 
+def test_a_refused_request_does_not_fail_its_neighbours(servers: str, topic: str) -> None:
+    compacted = f"{topic}.compacted"
+    make_topics(servers, (compacted, 1))
+    set_topic(servers, compacted, cleanup_policy="compact")
+    settings = ClientSettings("k", servers)
+    options = StreamOptions(name=topic, lanes=1, timeout_s=10.0)
+    topics, go = ServedTopics(settings), threading.Event()
+
+    def prepare() -> None:
+        assert go.wait(60)
+        topics.make_state(options.state_topic, 1, options.producer_idle_s)
+
+    lane = Lane(settings, options, 0, prepare)
+
+    def send(to: str, producer: str) -> Future[WriteAnswer]:
+        return lane.submit(topics.of(to), WriteRequest(to, [StreamRecord(b"x")] * 3, producer))
+
+    first = send(topic, "first")  # the lane is opened for it, and what comes meanwhile is one transaction
+    good, bad, other = send(topic, "good"), send(compacted, "bad"), send(topic, "other")
+    go.set()
+    assert not first.result(60).repeated
+    assert isinstance(bad.exception(60), SinkSettingError)
+    assert not good.result(60).repeated
+    assert not other.result(60).repeated
+    assert send(topic, "good").result(60).repeated
+    lane.close()
+    assert values(servers, topic) == ["x"] * 9
+
+
+def test_a_state_topic_that_forgets_too_early_is_refused(serve: Callable[..., Served], topic: str) -> None:
+    short = serve(producer_idle_s=86_400.0)
+    assert short.write(topic, ["a"], producer="w", sequence=0).status_code == 200
+    short.close()
+    week = serve(name=short.service.options.name)
+    found = problem(week.write(topic, ["b"], producer="w", sequence=1), 404, "stream_topic")
+    assert "retention.ms=86400000" in found["detail"]
+    assert "retention.ms=604800000" in found["hint"]
+
+
 def test_limits_are_named_before_anything_is_written(servers: str, serve: Callable[..., Served], topic: str) -> None:
     service = serve(record_bytes=1_000, batch_bytes=5_000, batch_records=50, waiting_bytes=5_000)
     found = problem(service.write(topic, ["ok", "x" * 1_001]), 413, "stream_too_large")
@@ -172,6 +219,11 @@ def test_limits_are_named_before_anything_is_written(servers: str, serve: Callab
     answer = service.http.post(f"/v1/topics/{topic}", content=endless())
     problem(answer, 413, "stream_too_large")
     problem(service.write(topic, ["x"] * 51), 413, "stream_too_large")
+    found = problem(service.write(topic, ["x"] * 50, key="k" * 100), 413, "stream_too_large")
+    assert found["detail"].startswith("the records have 5050 bytes with their keys, the service takes 5000")
+    named = {"records": [{"text": "x", "headers": {"\ud800": "v"}}]}
+    form = {"Content-Type": "application/json"}
+    problem(service.write(topic, json.dumps(named).encode(), headers=form), 400, "stream_request")
     problem(service.write(topic, b""), 400, "stream_request")
     problem(service.write(topic, b"a\n\nb\n"), 400, "stream_request")
     for header, value in (("Databus-Sequence", "0"), ("Databus-Producer", "w")):
@@ -257,10 +309,13 @@ def test_a_second_instance_takes_over(servers: str, serve: Callable[..., Served]
     answer = old.write(topic, ["a"], producer="w", sequence=0).json()
     new = serve(name=old.service.options.name)
     assert new.write(topic, ["a"], producer="w", sequence=0).json() == {**answer, "repeated": True}
-    assert old.write(topic, ["b"], producer="w", sequence=1).status_code == 503
+    # Neither is a gap: what the new one wrote, the old one does not know.
+    assert new.write(topic, ["c"], producer="v", sequence=0).status_code == 200
+    assert old.write(topic, ["d"], producer="v", sequence=1).status_code == 503
+    problem(old.write(topic, ["e"], producer="w", sequence=2), 503, "stream_fenced")
     problem(old.write(topic, ["b"], producer="w", sequence=1), 503, "stream_fenced")
     assert old.http.get("/health").status_code == 503
     assert old.write(topic, ["without an id"]).status_code == 200
     assert new.write(topic, ["b"], producer="w", sequence=1).json()["repeated"] is False
     assert new.http.get("/health").json() == {"healthy": True}
-    assert sorted(values(servers, topic)) == ["a", "b", "without an id"]
+    assert sorted(values(servers, topic)) == ["a", "b", "c", "without an id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import os
 import ssl
 import threading
@@ -187,7 +188,28 @@ def test_readers_of_one_consumer_share_the_records(serve: Callable[..., Served],
     assert came == Counter(written)
 
 
-def test_places_are_moved_and_expired_records_are_named(servers: str, serve: Callable[..., Served], topic: str) -> None:
+def test_a_small_body_is_bounded(served: Served, topic: str) -> None:
+    for route in ("acks", "places"):
+        answer = served.http.post(f"/v1/topics/{topic}/consumers/c/{route}", content=b"x" * (64 * 1024 + 1))
+        problem(answer, 413, "stream_too_large")
+
+
+def test_where_a_consumer_began_outlives_a_restart(servers: str, serve: Callable[..., Served], topic: str) -> None:
+    service = serve()
+    service.write(topic, ["a", "b", "c"], partition=0)
+    assert texts(service.take(topic, "c", wait_s=10)) == ["a", "b", "c"]
+    service.close()
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([TopicPartition(topic, 0, 2)])[TopicPartition(topic, 0, 2)].result(30)
+    anew = serve(name=service.service.options.name)
+    found = problem(anew.take(topic, "c", wait_s=10), 410, "stream_place_gone")
+    assert found["earliest"] == 2
+
+
+def test_places_are_moved_and_expired_records_are_named(
+    servers: str, serve: Callable[..., Served], topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "databus.stream.app")
     service = serve(open_deliveries=2)
     service.write(topic, [f"n{number}" for number in range(20)], partition=0)
     assert len(texts(service.take(topic, "c", wait_s=10, max_records=5))) == 5
@@ -197,6 +219,7 @@ def test_places_are_moved_and_expired_records_are_named(servers: str, serve: Cal
     assert found["earliest"] == 12
     moved = service.move(topic, "c", offsets={"0": found["earliest"]}).json()
     assert moved == {"offsets": {"0": 12}}
+    assert f"client 127.0.0.1 moved consumer c of {topic} to {{0: 12}}" in caplog.text
     taken = service.take(topic, "c", wait_s=10, max_records=5)
     assert texts(taken) == [f"n{number}" for number in range(12, 17)]
     assert service.move(topic, "c", to="latest").json()["offsets"]["0"] == 20

@@ -67,7 +67,7 @@ class Tokens:
         """
         try:
             entries = json.loads(path.read_text())["tokens"]
-            clients = {entry["sha256"].lower(): _client(entry) for entry in entries}
+            clients = _clients(entries)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             # Without the text of the file: it may hold what should not be there.
             why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {str(error)[:80]}"
@@ -145,7 +145,24 @@ class Rates:
             self._buckets.popitem(last=False)
 
 
+def _clients(entries: Any) -> dict[str, Client]:
+    clients: dict[str, Client] = {}
+    for entry in entries:
+        client, digest = _client(entry), entry["sha256"].lower()
+        if digest in clients:
+            raise ValueError(f"{clients[digest].name} and {client.name} have one sha256")
+        clients[digest] = client
+    return clients
+
+
 def _client(entry: Any) -> Client:
     if unknown := sorted(entry.keys() - _FIELDS):
         raise ValueError(f"unknown field {unknown[0]}")
-    return Client(str(entry["client"]), tuple(entry.get("write", ())), tuple(entry.get("read", ())))
+    return Client(str(entry["client"]), _patterns(entry, "write"), _patterns(entry, "read"))
+
+
+def _patterns(entry: Any, action: Action) -> tuple[str, ...]:
+    given = entry.get(action, [])
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise ValueError(f"{action} is no list of texts")
+    return tuple(given)

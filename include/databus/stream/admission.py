@@ -46,7 +46,7 @@ class Admission:
         """
         size = int(length) if length is not None and length.isdigit() else self._options.batch_bytes
         if size > self._options.batch_bytes:
-            raise _too_large(size, self._options)
+            raise _too_large(size, self._options.batch_bytes)
         if self.bytes + size > self._options.waiting_bytes:
             raise StreamFullError(f"bodies of {self.bytes} bytes are under way")
         self.bytes += size
@@ -56,21 +56,26 @@ class Admission:
             self.bytes -= size
 
 
-async def read_body(chunks: AsyncIterator[bytes], options: StreamOptions) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], options: StreamOptions, most: int = 0) -> bytes:
     """Return a body.
+
+    Args:
+        chunks: of it.
+        options: of the service.
+        most: bytes at most; 0 for those of a request that writes.
 
     Raises:
         StreamTooLargeError: more came than a request may have; the rest is not read.
         StreamSlowBodyError: it did not come in time.
     """
     parts: list[bytes] = []
-    size = 0
+    size, most = 0, most or options.batch_bytes
     try:
         async with asyncio.timeout(options.body_s):
             async for chunk in chunks:
                 size += len(chunk)
-                if size > options.batch_bytes:
-                    raise _too_large(size, options)
+                if size > most:
+                    raise _too_large(size, most)
                 parts.append(chunk)
     except TimeoutError:
         raise StreamSlowBodyError(
@@ -79,8 +84,8 @@ async def read_body(chunks: AsyncIterator[bytes], options: StreamOptions) -> byt
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(size: int, options: StreamOptions) -> StreamTooLargeError:
+def _too_large(size: int, most: int) -> StreamTooLargeError:
     return StreamTooLargeError(
-        f"the request has {size} bytes or more, the service takes {options.batch_bytes}; nothing of it was written",
-        hint="Send several requests, or raise --batch-bytes.",
+        f"the request has {size} bytes or more, the service takes {most}; nothing of it was written",
+        hint="Send several requests; for one that writes records --batch-bytes may be raised.",
     )

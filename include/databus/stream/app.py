@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -27,6 +28,8 @@ from databus.stream.parameters import document_of, edge_of, number_of, offset_of
 from databus.stream.reader import Most
 from databus.stream.requests import WriteAnswer, WriteRequest, digest_of, place_of
 from databus.stream.service import StreamService
+
+log = logging.getLogger(__name__)
 
 _RECORDS = 500
 """Records of a read, unless it asks for another number."""
@@ -151,10 +154,11 @@ class StreamRoutes:
     async def move(self, request: Request) -> Response:
         """Set the places of a consumer."""
         name, consumer = request.path_params["topic"], request.path_params["consumer"]
-        self._client(request, "read", name)
+        client = self._client(request, "read", name)
         places = places_of(document_of(await self._small_body(request), '{"to": "earliest"}'))
         topic = await self._service.topic(name)
         moved = await self._service.consumers.move(topic, consumer, places)
+        log.info("client %s moved consumer %s of %s to %s", client.name, consumer, name, moved)
         return JSONResponse({"offsets": {str(partition): offset for partition, offset in sorted(moved.items())}})
 
     async def openapi(self, _: Request) -> Response:
@@ -180,7 +184,7 @@ class StreamRoutes:
 
     def _records(self, request: Request, body: bytes, key: bytes | None, partition: int) -> list[StreamRecord]:
         options = self._service.options
-        bounds = Bounds(options.record_bytes, options.batch_records)
+        bounds = Bounds(options.record_bytes, options.batch_records, options.batch_bytes)
         read = of_json if _form(request) == "application/json" else of_lines
         return read(body, bounds, key, partition)
 
@@ -193,10 +197,7 @@ class StreamRoutes:
         )
 
     async def _small_body(self, request: Request) -> bytes:
-        body = await read_body(request.stream(), self._service.options)
-        if len(body) > _SMALL:
-            raise StreamRequestError(f"the body has {len(body)} bytes, which is too much for this")
-        return body
+        return await read_body(request.stream(), self._service.options, _SMALL)
 
     def _came(self, client: Client, messages: list[Message]) -> None:
         self._service.metrics.count("read_records", len(messages))

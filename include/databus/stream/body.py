@@ -43,15 +43,16 @@ class StreamRecord:
     def size(self) -> int:
         """Bytes of value, key and headers."""
         size = len(self.value or b"") + len(self.key or b"")
-        return size + sum(len(name) + len(value) for name, value in self.headers) if self.headers else size
+        return size + sum(len(name.encode()) + len(value) for name, value in self.headers) if self.headers else size
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of a request's records, in bytes and number."""
+    """Limits of a request's records, in bytes and number; `batch_bytes` is for all together, with keys and headers."""
 
     record_bytes: int
     batch_records: int
+    batch_bytes: int
 
 
 def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[StreamRecord]:
@@ -65,7 +66,7 @@ def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: i
 
     Raises:
         StreamRequestError: there is none, or a line is empty.
-        StreamTooLargeError: a record is too large, or there are too many.
+        StreamTooLargeError: a record is too large, or all together are, or there are too many.
     """
     count = body.count(b"\n") + (not body.endswith(b"\n"))  # before each line becomes an object
     _check_count(count if body else 0, bounds)
@@ -81,6 +82,7 @@ def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: i
     if longest > bounds.record_bytes:
         number = next(n for n, line in enumerate(lines, 1) if len(line) + len(key or b"") == longest)
         raise too_large(number, longest, bounds.record_bytes)
+    _check_size(sum(map(len, lines)) + len(lines) * len(key or b""), bounds)
     return [StreamRecord(line, key, partition) for line in lines]
 
 
@@ -89,7 +91,7 @@ def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: in
 
     Raises:
         StreamRequestError: it is not JSON, or not of the form.
-        StreamTooLargeError: a record is too large, or there are too many.
+        StreamTooLargeError: a record is too large, or all together are, or there are too many.
     """
     try:
         document = json.loads(body, parse_float=_exact, parse_constant=_no_number)
@@ -102,9 +104,12 @@ def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: in
         raise StreamRequestError("the body has no list `records`", hint=_FORM)
     _check_count(len(records), bounds)
     found = [_record(number, given, key, partition) for number, given in enumerate(records, 1)]
+    size = 0
     for number, record in enumerate(found, 1):
         if record.size > bounds.record_bytes:
             raise too_large(number, record.size, bounds.record_bytes)
+        size += record.size
+    _check_size(size, bounds)
     return found
 
 
@@ -123,6 +128,16 @@ def _check_count(count: int, bounds: Bounds) -> None:
         raise StreamTooLargeError(
             f"the request has {count} records, the service takes {bounds.batch_records}; nothing of it was written",
             hint="Send several requests, or raise --batch-records.",
+        )
+
+
+def _check_size(size: int, bounds: Bounds) -> None:
+    """Refuse records that are more than their body was: a key of the request stands in each of them."""
+    if size > bounds.batch_bytes:
+        raise StreamTooLargeError(
+            f"the records have {size} bytes with their keys, the service takes {bounds.batch_bytes}; nothing of them "
+            "was written",
+            hint="Send several requests, or raise --batch-bytes.",
         )
 
 
@@ -178,7 +193,11 @@ def _headers(number: int, given: Any) -> Headers:
         return ()
     if not isinstance(given, Mapping):
         raise StreamRequestError(f"record {number}: headers is no object of texts", hint=_FORM)
-    return tuple((str(name), _utf8(number, f"header {name}", value)) for name, value in given.items())
+    for name in given:
+        _utf8(number, "name of a header", name)
+        if "\0" in name:  # Kafka's client would end the name there
+            raise StreamRequestError(f"record {number}: name of a header has a zero byte", hint=_FORM)
+    return tuple((name, _utf8(number, f"header {name}", value)) for name, value in given.items())
 
 
 def _utf8(number: int, name: str, text: Any) -> bytes:

@@ -26,6 +26,8 @@ from databus.stream.topics import Topic
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _PATIENCE_S = 0.5
+_STORED_AGAIN_S = 86_400.0
+"""Seconds after which a consumer's places are stored again: Kafka forgets what was stored long ago."""
 _BY_OFFSET = ""
 """Name of the consumer that reads by offset and has no deliveries."""
 
@@ -35,8 +37,10 @@ class _Consumer:
     deliveries: Deliveries
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of reads
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     reader: PlaceReader | None = None
     users: int = 0
+    stored_s: float = 0.0  # when all places were stored last (monotonic); 0 before the first read
 
 
 class Consumers:
@@ -51,6 +55,7 @@ class Consumers:
         self._settings, self._options = settings, options
         self._known: OrderedDict[tuple[str, str, int], _Consumer] = OrderedDict()
         self._threads = ThreadPoolExecutor(2 * options.readers + 2, "stream-reader")
+        self._opening = 0
         self._start = uuid.uuid4().hex[:8]
 
     def __len__(self) -> int:
@@ -109,9 +114,10 @@ class Consumers:
                 now = time.monotonic()
                 if (late := deliveries.expired(now)) is not None:
                     messages = await self._call(reader.read_spans, late.spans)
-                    if not deliveries.is_open(late):
-                        continue  # acknowledged meanwhile
-                    return deliveries.again(late, time.monotonic() + deadline_s), messages
+                    async with consumer.storing:  # an acknowledgement that is being stored counts
+                        if not deliveries.is_open(late):
+                            continue  # acknowledged meanwhile
+                        return deliveries.again(late, time.monotonic() + deadline_s), messages
                 if len(deliveries) >= self._options.open_deliveries:
                     raise StreamFullError(
                         f"{len(deliveries)} deliveries of consumer {name} of {topic.name} are open",
@@ -135,7 +141,7 @@ class Consumers:
         """Take a delivery as handled.
 
         Returns:
-            Whether that is stored in Kafka: not while a delivery before it is open.
+            Whether all of it is stored in Kafka: not while a delivery before it is open.
 
         Raises:
             StreamDeliveryError: it is not open.
@@ -145,8 +151,7 @@ class Consumers:
             moved = consumer.deliveries.after(delivery_id)
             if moved:
                 await self._call(reader.commit, moved)
-            consumer.deliveries.acknowledge(delivery_id)
-            return bool(moved)
+            return consumer.deliveries.acknowledge(delivery_id)
 
     async def move(self, topic: Topic, name: str, places: Mapping[int, int] | str) -> dict[int, int]:
         """Set a consumer's places: offsets by partition, or "earliest" or "latest" of all; returns them as stored.
@@ -172,18 +177,21 @@ class Consumers:
         self._threads.shutdown(wait=False)
 
     async def _begin(self, topic: Topic, consumer: _Consumer, reader: PlaceReader, start: str) -> None:
-        new = [p for p in range(topic.partitions) if p not in consumer.deliveries.next]
-        if not new:
+        """Begin with the partitions that are new to a consumer; all its places are stored again once a day."""
+        deliveries, now = consumer.deliveries, time.monotonic()
+        if deliveries.next.keys() >= set(range(topic.partitions)) and now - consumer.stored_s < _STORED_AGAIN_S:
             return
-        committed = await self._call(reader.committed, new)
-        first = [p for p in new if p not in committed]
-        edges = await self._call(reader.edges, first)
-        # What is added later was never there to be left out: it begins at its first record.
-        latest = start == "latest" and not consumer.deliveries.next and not committed
-        places = {p: edges[p][1] if latest else edges[p][0] for p in first}
-        if latest:
-            await self._call(reader.commit, places)
-        consumer.deliveries.begin({**places, **committed})
+        async with consumer.storing:  # places that are moved meanwhile stay
+            new = [p for p in range(topic.partitions) if p not in deliveries.next]
+            committed = await self._call(reader.committed, new) if new else {}
+            first = [p for p in new if p not in committed]
+            edges = await self._call(reader.edges, first)
+            # What is added later was never there to be left out: it begins at its first record.
+            latest = start == "latest" and not consumer.stored_s and not committed
+            begun = {**{p: edges[p][1] if latest else edges[p][0] for p in first}, **committed}
+            await self._call(reader.commit, {**deliveries.places, **begun})
+            deliveries.begin(begun)
+            consumer.stored_s = now
 
     def _using(self, topic: str, name: str, number: int = 0) -> _Using:
         if name and not _NAME.fullmatch(name):
@@ -205,41 +213,55 @@ class Consumers:
         self._known.move_to_end(key)
         consumer.users += 1
         try:
-            if consumer.reader is None:
-                await self._make_room()
-                topic, name, number = key
-                group = f"databus.stream.{self._options.name}.{name or number}"
-                opened = await self._call(PlaceReader, self._settings, topic, group, self._options.timeout_s)
-                if consumer.reader is None:
-                    consumer.reader = opened
-                else:
-                    await self._call(opened.close)
+            async with consumer.opening:
+                reader = consumer.reader = consumer.reader or await self._open_reader(key)
         except BaseException:
             self.leave(consumer)
             raise
-        return consumer, consumer.reader
+        return consumer, reader
 
     def leave(self, consumer: _Consumer) -> None:
         """Let go of a consumer."""
         consumer.users -= 1
 
+    async def _open_reader(self, key: tuple[str, str, int]) -> PlaceReader:
+        topic, name, number = key
+        await self._make_room()
+        self._opening += 1  # at once: others that come meanwhile count it
+        try:
+            group = f"databus.stream.{self._options.name}.{name or number}"
+            return await self._call(PlaceReader, self._settings, topic, group, self._options.timeout_s)
+        finally:
+            self._opening -= 1
+
     async def _make_room(self) -> None:
-        open_ones = [one for one in self._known.values() if one.reader is not None]
-        if len(open_ones) < self._options.readers:
-            return
-        idle = next((one for one in open_ones if not one.users), None)
-        if idle is None or idle.reader is None:
-            raise StreamFullError(f"{len(open_ones)} readers are at work", hint="Try again, or raise --readers.")
-        reader, idle.reader = idle.reader, None
-        await self._call(reader.close)
+        """Close readers that nobody uses until one more may be opened.
+
+        Raises:
+            StreamFullError: all are in use.
+        """
+        while True:
+            open_ones = [one for one in self._known.values() if one.reader is not None]
+            if (count := len(open_ones) + self._opening) < self._options.readers:
+                return
+            idle = next((one for one in open_ones if not one.users), None)
+            if idle is None or idle.reader is None:
+                raise StreamFullError(f"{count} readers are at work", hint="Try again, or raise --readers.")
+            reader, idle.reader = idle.reader, None
+            await self._call(reader.close)
 
     def _forget(self) -> None:
         if len(self._known) < self._options.consumers:
             return
-        for key, one in self._known.items():
-            if not one.users and not len(one.deliveries) and one.reader is None:
-                del self._known[key]
-                return
+        idle = {key: one.deliveries for key, one in self._known.items() if not one.users and one.reader is None}
+        now = time.monotonic()
+        # What is late comes again, from the stored place as after a restart.
+        found = next((k for k, d in idle.items() if not len(d)), None) or next(
+            (k for k, d in idle.items() if d.are_late(now)), None
+        )
+        if found is not None:
+            del self._known[found]
+            return
         raise StreamFullError(f"{len(self._known)} consumers are at work", hint="Use fewer, or raise --consumers.")
 
     async def _call(self, call: Callable[..., _T], *arguments: object) -> _T:

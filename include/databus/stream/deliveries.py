@@ -73,6 +73,10 @@ class Deliveries:
         late = [one for one in self._open.values() if one.deadline_s <= now_s]
         return min(late, key=lambda one: one.deadline_s, default=None)
 
+    def are_late(self, now_s: float) -> bool:
+        """Return whether the deadlines of all open deliveries have passed."""
+        return all(one.deadline_s <= now_s for one in self._open.values())
+
     def is_open(self, delivery: OpenDelivery) -> bool:
         """Return whether a delivery still waits for its acknowledgement, with the same spans."""
         return self._open.get(delivery.id) == delivery
@@ -111,8 +115,11 @@ class Deliveries:
                 moved[partition] = place
         return moved
 
-    def acknowledge(self, delivery_id: str) -> None:
+    def acknowledge(self, delivery_id: str) -> bool:
         """Take a delivery's records as handled.
+
+        Returns:
+            Whether the places are behind all of them now: not while a delivery before one of its spans is open.
 
         Raises:
             StreamDeliveryError: it is not open.
@@ -126,6 +133,7 @@ class Deliveries:
             for begun in [begun for begun in done if begun < place]:
                 del done[begun]
             self._places[partition] = place
+        return all(self._places[partition] >= end for partition, (_, end) in delivery.spans.items())
 
     def _moved(self, partition: int, start: int, end: int) -> int:
         done = {**self._done.get(partition, {}), start: end}

@@ -17,14 +17,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from databus.core.errors.root import DatabusError
-from databus.core.errors.sink import SinkFencedError
-from databus.core.errors.stream import StreamFencedError, StreamFullError, StreamNotAnsweredError
+from databus.core.errors.sink import SinkAccessError, SinkFencedError
+from databus.core.errors.stream import (
+    StreamFencedError,
+    StreamFullError,
+    StreamNotAnsweredError,
+    StreamProducerConflictError,
+    StreamSequenceError,
+)
 from databus.kafka.client import ClientSettings, LastError
 from databus.stream.lane_session import LaneSession
 from databus.stream.options import StreamOptions
 from databus.stream.plain import write_error
 from databus.stream.producers import Key, ProducerState, WrittenRequest, judge
-from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
+from databus.stream.requests import GIVEN_UP, Delivery, WriteAnswer, WriteRequest
 from databus.stream.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -148,27 +154,16 @@ class Lane:
             self._claimed = True
         return self._session
 
-    def _write(self, taken: Sequence[_Waiting]) -> None:
-        """Answer requests; what is raised is the error of those that are left without an answer."""
+    def _write(self, taken: Sequence[_Waiting], *, again: bool = True) -> None:
+        """Answer requests; what is raised is the error of those that are left without an answer.
+
+        Args:
+            taken: in their order.
+            again: whether those that are left after a refusal are written at once.
+        """
         session = self._opened()
         now_ms = int(time.time() * 1000)
-        ahead: dict[Key, ProducerState] = {}
-        new: list[tuple[_Waiting, Delivery]] = []
-        repeats: list[tuple[_Waiting, WrittenRequest]] = []
-        for one in taken:
-            request = one.request
-            try:
-                state = ahead.get(request.key) or session.producers.of(request.key, now_ms)
-                written = judge(state, request.key, request.sequence, request.digest)
-            except DatabusError as error:
-                one.outcome.set_exception(error)
-                continue
-            if written is not None:
-                repeats.append((one, written))
-                continue
-            new.append((one, Delivery(request)))
-            # What comes behind it needs its number and digest; its offsets are known once it is written.
-            ahead[request.key] = state.after(WrittenRequest(request.sequence, request.digest, {}), now_ms)
+        new, repeats, wrong = _judged(session, taken, now_ms)
         offsets = {}
         if new:
             if refused := self._refused(session, new):
@@ -176,8 +171,10 @@ class Lane:
                 for one, why in refused.items():
                     one.outcome.set_exception(why)
                 left = [one for one in taken if not one.outcome.done()]
+                if left and not again:
+                    raise StreamNotAnsweredError("records of other requests were refused, twice")
                 if left:
-                    self._write(left)
+                    self._write(left, again=False)
                 return
             states: dict[Key, ProducerState] = {}
             for one, delivery in new:
@@ -186,6 +183,10 @@ class Lane:
                 states[key] = state.after(delivery.written, now_ms)
                 offsets[key, one.request.sequence] = delivery.offsets
             session.commit(states)
+        elif wrong:
+            session.confirm()  # another instance may have written what is not known here
+        for one, why in wrong:
+            one.outcome.set_exception(why)
         for one, delivery in new:
             one.outcome.set_result(WriteAnswer(delivery.offsets))
         for one, written in repeats:
@@ -200,15 +201,49 @@ class Lane:
         """
         session.write([(d, _partition(one.request.producer, one.topic.partitions)) for one, d in new])
         seen = LastError()
+        causes = {one: delivery.error for one, delivery in new if delivery.error is not None}
         failed = {
-            one: write_error(self._settings, one.request, delivery.error, seen)
-            for one, delivery in new
-            if delivery.error is not None
+            one: write_error(self._settings, one.request, cause, seen)
+            for one, cause in causes.items()
+            if cause.code() not in GIVEN_UP
         }
+        if causes and not failed:
+            why = write_error(self._settings, new[0][0].request, session.cause(), seen)
+            if len(new) == 1 and isinstance(why, SinkAccessError):
+                return {new[0][0]: why}
+            raise StreamNotAnsweredError(f"lane {self._number}: the transaction was given up: {why.message}")
         for error in failed.values():
             if error.retryable:
                 raise error
         return failed
+
+
+def _judged(
+    session: LaneSession, taken: Sequence[_Waiting], now_ms: int
+) -> tuple[list[tuple[_Waiting, Delivery]], list[tuple[_Waiting, WrittenRequest]], list[tuple[_Waiting, DatabusError]]]:
+    """Return what is new, what repeats a request that is written, and what a producer may not send."""
+    ahead: dict[Key, ProducerState] = {}
+    new: list[tuple[_Waiting, Delivery]] = []
+    repeats: list[tuple[_Waiting, WrittenRequest]] = []
+    wrong: list[tuple[_Waiting, DatabusError]] = []
+    for one in taken:
+        request = one.request
+        try:
+            state = ahead.get(request.key) or session.producers.of(request.key, now_ms)
+            written = judge(state, request.key, request.sequence, request.digest)
+        except (StreamSequenceError, StreamProducerConflictError) as error:
+            wrong.append((one, error))
+            continue
+        except DatabusError as error:
+            one.outcome.set_exception(error)
+            continue
+        if written is not None:
+            repeats.append((one, written))
+            continue
+        new.append((one, Delivery(request)))
+        # What comes behind it needs its number and digest; its offsets are known once it is written.
+        ahead[request.key] = state.after(WrittenRequest(request.sequence, request.digest, {}), now_ms)
+    return new, repeats, wrong
 
 
 def _partition(producer: str, partitions: int) -> int:

@@ -1,13 +1,15 @@
 """Session of a lane with Kafka: its transactional producer, and its producers' state as committed.
 
-Order at opening: fence whoever had the lane (`init_transactions`, which also ends what it left open), read the state,
-write the claim. So what was read cannot change but by this session, until it is fenced itself.
+Order at opening: fence whoever had the lane (`init_transactions`, which also ends what it left open), write the claim,
+read the state up to the claim. So what was read cannot change but by this session, until it is fenced itself. The
+partition's end would not do: a new leader tells one that is too early until its followers have fetched.
 """
 
 from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -49,7 +51,8 @@ class LaneSession:
     """
 
     def __init__(self, settings: ClientSettings, options: StreamOptions, number: int, owner: str, *, claimed: bool):
-        self._settings, self._options, self._number = settings, options, number
+        self._settings, self._options, self._number, self._owner = settings, options, number, owner
+        self._id = uuid.uuid4().hex
         self._seen = LastError()
         if claimed and self._read()[1] not in ("", owner):  # "": it is as old as a producer that is forgotten
             raise StreamFencedError(f"another instance of stream {options.name} has taken lane {number} over")
@@ -64,11 +67,20 @@ class LaneSession:
         )
         with self._talking("claim the lane"):
             self._producer.init_transactions(timeout_s)
-        self.producers, _ = self._read()
+        self.confirm()
+        self.producers, _ = self._read(self._id)
+
+    def confirm(self) -> None:
+        """Write the claim: as long as that succeeds nobody else has written state.
+
+        Raises:
+            SinkError: another one has taken over, or the brokers are away or refuse.
+        """
+        claim = {"owner": self._owner, "at_ms": int(time.time() * 1000), "session": self._id}
         with self._talking("claim the lane"):
             self._producer.begin_transaction()
-            self._produce(_CLAIM, json.dumps({"owner": owner, "at_ms": int(time.time() * 1000)}).encode())
-            self._producer.commit_transaction(timeout_s)
+            self._produce(_CLAIM, json.dumps(claim).encode())
+            self._producer.commit_transaction(self._options.timeout_s)
 
     def write(self, deliveries: Sequence[tuple[Delivery, int]]) -> None:
         """Write the records of requests in a transaction that stays open; whether each came, its delivery says.
@@ -103,6 +115,14 @@ class LaneSession:
         for key, state in states.items():
             self.producers.keep(key, state)
 
+    def cause(self) -> KafkaError:
+        """Return why the transaction that is open was given up."""
+        try:
+            self._producer.begin_transaction()  # refused with the error that the transaction has had
+        except KafkaException as error:
+            return kafka_error(error)
+        return KafkaError(KafkaError.UNKNOWN)
+
     @property
     def _where(self) -> str:
         return f"{self._settings.conn_id} ({self._settings.servers}), lane {self._number}"
@@ -121,8 +141,19 @@ class LaneSession:
             return
         raise sink_error(self._settings, f"{doing} (lane {self._number})", failed, self._seen)
 
-    def _read(self) -> tuple[Producers, str]:
-        """Return the producers of the lane's partition of the state topic, and who has claimed it last."""
+    def _is_end(self, error: KafkaError) -> bool:
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return True
+        if error.code() in MISSING:  # just made, and not known to every broker yet
+            return False
+        raise sink_error(self._settings, f"read {self._options.state_topic}", error, self._seen)
+
+    def _read(self, until: str = "") -> tuple[Producers, str]:
+        """Return the producers of the lane's partition of the state topic, and who has claimed it last.
+
+        Args:
+            until: session whose claim is the end; "" for the end of the partition as it is told.
+        """
         options = self._options
         producers = Producers(options.producers // options.lanes or 1, int(options.producer_idle_s * 1000))
         owner = ""
@@ -136,16 +167,17 @@ class LaneSession:
                     messages = consumer.consume(10_000, 1.0)
                 for message in messages:
                     if (error := message.error()) is not None:
-                        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                        if self._is_end(error) and not until:
                             return producers, owner
-                        if error.code() in MISSING:  # just made, and not known to every broker yet
-                            continue
-                        raise sink_error(self._settings, f"read {topic}", error, self._seen)
+                        continue
                     key, value = message.key() or b"", message.value()
                     if value is None:
                         continue
                     if key == _CLAIM:
-                        owner = json.loads(value)["owner"]
+                        claim = json.loads(value)
+                        owner = claim["owner"]
+                        if until and claim.get("session") == until:
+                            return producers, owner
                         continue
                     name, _, producer = key.decode().partition("/")  # a topic's name has no slash
                     producers.keep((name, producer), ProducerState.from_bytes(value))

@@ -14,7 +14,7 @@ from databus.core.errors.stream import StreamFullError, StreamNotAnsweredError
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, sink_error
 from databus.stream.options import MIB, StreamOptions
-from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
+from databus.stream.requests import GIVEN_UP, Delivery, WriteAnswer, WriteRequest
 from databus.stream.topics import BATCH_BYTES, Topic
 
 log = logging.getLogger(__name__)
@@ -23,11 +23,11 @@ _POLL_S = 0.001
 _QUEUED = 1_000_000
 """Records that wait in a producer at most."""
 
-_UNCONFIRMED = frozenset({
-    KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._PURGE_INFLIGHT, KafkaError.REQUEST_TIMED_OUT,  # noqa: SLF001
+_UNCONFIRMED = GIVEN_UP | {
+    KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT,  # noqa: SLF001
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-})  # fmt: skip
-"""Errors after which a record may be in the topic, or not."""
+}  # fmt: skip
+"""Errors after which a record may be in the topic, or not, and the same one may be taken the next time."""
 
 
 def producer_settings(options: StreamOptions, timeout_s: float) -> dict[str, Any]:
@@ -45,6 +45,8 @@ def producer_settings(options: StreamOptions, timeout_s: float) -> dict[str, Any
 
 def write_error(settings: ClientSettings, request: WriteRequest, error: KafkaError, seen: LastError) -> DatabusError:
     """Return the error of a request that the brokers did not take, or did not confirm."""
+    if error.code() == KafkaError._QUEUE_FULL:  # noqa: SLF001
+        return StreamFullError("too many records wait for the brokers")
     found = sink_error(settings, f"write to {request.topic}", error, seen)
     if error.code() in _UNCONFIRMED:
         return StreamNotAnsweredError(found.message)

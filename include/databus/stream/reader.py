@@ -57,7 +57,7 @@ class PlaceReader:
         self._seen = LastError()
         self._client = settings.consumer({**_CLIENT, "group.id": group}, self._seen)
         self._at: dict[int, int] = {}
-        self._ended: set[int] = set()
+        self._ended: dict[int, int] = {}  # partition → offset of its end as it was told
         self._reports = 0
         self._stop = threading.Event()
         self._reading = threading.Lock()
@@ -78,7 +78,7 @@ class PlaceReader:
                 left = _PASSING_S if found else max(_LOOK_S, min(_STEP_S, deadline - time.monotonic()))
                 messages = self._consume(min(_GULP, most.records - len(found)), left)
                 for message in messages:
-                    size += len(message.value() or b"") + len(message.key() or b"")
+                    size += _size(message)
                     if size > most.size and found:
                         self._at = {}  # the rest of them is read again
                         return found
@@ -97,7 +97,7 @@ class PlaceReader:
         Raises:
             SourceUnavailableError: they were not for long.
         """
-        if self._ended >= places.keys():
+        if self._ended.keys() >= places.keys():
             self._check_alive()
             return True
         if time.monotonic() > deadline + self._timeout_s:
@@ -126,8 +126,8 @@ class PlaceReader:
                         found.append(message)
                     if offset >= spans[partition][1] - 1:
                         ends.pop(partition, None)
-                for partition in self._ended & ends.keys():
-                    del ends[partition]  # what is missing of it was compacted away
+                # What is missing before a later end was compacted away. A new leader tells an end that is too early.
+                ends = {p: end for p, end in ends.items() if self._ended.get(p, -1) < end}
             self._at = {}
             return found
 
@@ -204,12 +204,12 @@ class PlaceReader:
         else:
             records = []
             for message in messages:
-                came, (partition, _) = message.error(), place_of(message)
+                came, (partition, offset) = message.error(), place_of(message)
                 if came is None:
-                    self._ended.discard(partition)
+                    self._ended.pop(partition, None)
                     records.append(message)
                 elif came.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                    self._ended.add(partition)
+                    self._ended[partition] = offset
                 else:
                     failed = came
                     break
@@ -241,3 +241,9 @@ class PlaceReader:
             self._reports = reports
             return
         raise source_error(self._settings, f"read {self._topic}", failed, self._seen)
+
+
+def _size(message: Message) -> int:
+    headers: Any = message.headers() or ()
+    size = len(message.value() or b"") + len(message.key() or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in headers)

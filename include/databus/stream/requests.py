@@ -12,6 +12,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from databus.stream.body import StreamRecord
 from databus.stream.producers import Key, Offsets, WrittenRequest
 
+GIVEN_UP = frozenset({
+    KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._INVALID_DIFFERENT_RECORD, KafkaError._STATE,  # noqa: SLF001
+})  # fmt: skip
+"""Errors of records that were given up for what became of others."""
+
 
 @dataclass(frozen=True, eq=False)
 class WriteRequest:
@@ -72,7 +77,7 @@ class Delivery:
         request: the request.
         done: called once all records are confirmed or failed.
         left: records of which nothing is known.
-        error: first failure.
+        error: first failure; one that is the request's own, where there is one.
     """
 
     request: WriteRequest
@@ -134,11 +139,15 @@ class Delivery:
 
     def _refused(self, count: int, error: KafkaError) -> None:
         self.left -= count
-        self.error = self.error or error
+        self._failed(error)
+
+    def _failed(self, error: KafkaError) -> None:
+        if self.error is None or self.error.code() in GIVEN_UP:
+            self.error = error
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.error = self.error or error
+            self._failed(error)
         else:
             partition, offset = place_of(message)
             if partition not in self._count:

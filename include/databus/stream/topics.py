@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -136,18 +136,12 @@ class ServedTopics:
         """Create the compacted topic of the producers' state, where it is not there.
 
         Raises:
-            StreamTopicError: it is there with another number of partitions.
+            StreamTopicError: it is there with another number of partitions, or forgets what the service knows.
         """
         with self._lock:
             facts = self._cluster.describe([name], lambda *_: True).get(name)
             if facts is None:
-                idle_ms = str(int(idle_s * 1000))
-                config = {
-                    # What was forgotten leaves the topic too, once its segment was rolled.
-                    "cleanup.policy": "compact,delete",
-                    "retention.ms": idle_ms,
-                    "segment.ms": str(min(int(idle_ms), 86_400_000)),
-                }
+                config = state_settings(int(idle_s * 1000))
                 made = self._cluster.admin.create_topics(
                     [NewTopic(name, lanes, -1, config=config)], request_timeout=self._settings.timeout_s
                 )[name]
@@ -160,12 +154,58 @@ class ServedTopics:
                     f"topic {name} has {facts.partitions} partitions, and the service {lanes} lanes",
                     hint=f"Start it with --lanes {facts.partitions}, or with another --name: its producers begin anew.",
                 )
+            else:
+                check_state_settings(name, self._settings_of(name), int(idle_s * 1000))
 
     def _with_settings(self, name: str, partitions: int) -> Topic:
+        found = self._settings_of(name)
+        return Topic(name, partitions, int(found["min.insync.replicas"]), int(found["max.message.bytes"]))
+
+    def _settings_of(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
         asked = self._cluster.admin.describe_configs([resource], request_timeout=self._settings.timeout_s)[resource]
         try:
             found = asked.result()
         except KafkaException as error:
             raise source_error(self._settings, f"read the settings of {name}", error, self._cluster.seen) from error
-        return Topic(name, partitions, int(found["min.insync.replicas"].value), int(found["max.message.bytes"].value))
+        return {setting: entry.value for setting, entry in found.items()}
+
+
+def check_state_settings(name: str, found: Mapping[str, str], idle_ms: int) -> None:
+    """Refuse a topic that would forget producers that are in use.
+
+    Args:
+        name: of the topic.
+        found: its settings.
+        idle_ms: for how long a producer is known that writes nothing.
+
+    Raises:
+        StreamTopicError: a setting of it does not do; the hint has the one that does.
+    """
+    policy = {one.strip() for one in found["cleanup.policy"].split(",")}
+    wanted = {}
+    if "compact" not in policy:
+        wanted["cleanup.policy"] = "compact"
+    if "delete" in policy and 0 <= int(found["retention.ms"]) < idle_ms:
+        wanted["retention.ms"] = str(idle_ms)
+    if "delete" in policy and int(found["retention.bytes"]) >= 0:
+        wanted["retention.bytes"] = "-1"
+    for setting, value in wanted.items():
+        raise StreamTopicError(
+            f"topic {name} has {setting}={found[setting]}: it forgets producers that are in use",
+            hint=f"Set {setting}={value} at the topic (kafka-configs.sh --alter --entity-type topics).",
+        )
+
+
+def state_settings(idle_ms: int) -> dict[str, str]:
+    """Return the settings with which the topic of the producers' state is made."""
+    return {
+        # What was forgotten leaves the topic too, once its segment was rolled; by its age alone.
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(idle_ms),
+        "retention.bytes": "-1",
+        "segment.ms": str(min(idle_ms, 86_400_000)),
+        # Small segments, compacted early: all that is there is read before the first request is answered.
+        "segment.bytes": str(64 * 1024 * 1024),
+        "min.cleanable.dirty.ratio": "0.1",
+    }

@@ -46,7 +46,18 @@ def test_without_tokens_a_client_is_its_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "entries", [[], [{"client": "a"}], [entry(sha256="abc")], [entry(topics=["x"])], [entry(sha256="g" * 64)]]
+    "entries",
+    [
+        [],
+        [{"client": "a"}],
+        [entry(sha256="abc")],
+        [entry(topics=["x"])],
+        [entry(sha256="g" * 64)],
+        [entry(write="events.*")],
+        [entry(read={"events.*": True})],
+        [entry(read=[7])],
+        [entry(write=["a"]), entry(client="other")],
+    ],
 )
 def test_files_that_are_refused(tmp_path: Path, entries: list[dict[str, Any]]) -> None:
     with pytest.raises(ConfigError, match=r"t\.json"):

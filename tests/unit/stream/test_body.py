@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from databus.core.errors import StreamRequestError, StreamTooLargeError
 from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
 
-BOUNDS = Bounds(record_bytes=50, batch_records=20)
+BOUNDS = Bounds(record_bytes=50, batch_records=20, batch_bytes=1_000)
 LINES = st.lists(st.binary(min_size=1, max_size=50).filter(lambda line: b"\n" not in line), min_size=1, max_size=20)
 
 
@@ -74,6 +74,8 @@ def test_lines_that_are_refused(body: bytes, said: str) -> None:
         (b'{"records": [{"text": "a", "partition": true}]}', "partition"),
         (b'{"records": [{"text": "a", "headers": []}]}', "headers"),
         (b'{"records": [{"text": "a", "headers": {"h": 1}}]}', "header h is int"),
+        (b'{"records": [{"text": "a", "headers": {"\\ud800": "v"}}]}', "name of a header has half a surrogate pair"),
+        (b'{"records": [{"text": "a", "headers": {"a\\u0000b": "v"}}]}', "name of a header has a zero byte"),
     ],
 )
 def test_json_that_is_refused(body: bytes, said: str) -> None:
@@ -92,6 +94,19 @@ def test_what_is_too_large_is_named_by_its_number() -> None:
         of_lines(b"a\n" * 21, BOUNDS)
     with pytest.raises(StreamTooLargeError, match="21 records"):
         of_json(json.dumps({"records": [{"text": ""}] * 21}).encode(), BOUNDS)
+
+
+def test_a_key_of_the_request_counts_in_each_record() -> None:
+    assert len(of_lines(b"a\n" * 20, BOUNDS, key=b"k" * 49)) == 20
+    bounds = Bounds(record_bytes=50, batch_records=20, batch_bytes=999)
+    with pytest.raises(StreamTooLargeError, match="records have 1000 bytes with their keys, the service takes 999"):
+        of_lines(b"a\n" * 20, bounds, key=b"k" * 49)
+    with pytest.raises(StreamTooLargeError, match="records have 1000 bytes"):
+        of_json(json.dumps({"records": [{"text": "a"}] * 20}).encode(), bounds, key=b"k" * 49)
+
+
+def test_names_of_headers_count_in_bytes() -> None:
+    assert StreamRecord(b"", headers=(("é", b"v"),)).size == 3
 
 
 def test_deeply_nested_json_is_refused_by_name() -> None:

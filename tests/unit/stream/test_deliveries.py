@@ -48,8 +48,9 @@ def test_a_place_is_behind_acknowledged_records_only(steps: list[tuple[str, Any]
                     deliveries.after(one.id)
                 continue
             moved = deliveries.after(one.id)
-            deliveries.acknowledge(one.id)
+            stored = deliveries.acknowledge(one.id)
             assert moved.items() <= deliveries.places.items()
+            assert stored == all(deliveries.places[p] >= end for p, (_, end) in one.spans.items())
             acknowledged.update((p, offset) for p, (start, end) in one.spans.items() for offset in range(start, end))
     assert set(acknowledged.values()) <= {1}
     for partition, place in deliveries.places.items():
@@ -61,6 +62,16 @@ def test_a_place_is_behind_acknowledged_records_only(steps: list[tuple[str, Any]
     assert deliveries.places == deliveries.next
     assert len(deliveries) == 0
     assert deliveries.first_deadline_s is None
+
+
+def test_a_delivery_is_stored_once_it_is_in_all_its_partitions() -> None:
+    deliveries = Deliveries("d")
+    deliveries.begin({0: 0, 1: 0})
+    first, second = deliveries.deliver({1: 5}, 1.0), deliveries.deliver({0: 5, 1: 10}, 1.0)
+    assert deliveries.acknowledge(second.id) is False
+    assert deliveries.places == {0: 5, 1: 0}
+    assert deliveries.acknowledge(first.id) is True
+    assert deliveries.places == {0: 5, 1: 10}
 
 
 def test_moved_partitions_forget_what_was_delivered() -> None:

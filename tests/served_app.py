@@ -61,7 +61,7 @@ class CutFront:
                 return
             with one, socket.create_connection(self._to) as other:
                 self.passed += 1
-                other.sendall(_request(one))
+                other.sendall(request_of(one))
                 answered = other.recv(65536)
                 if self.cut:
                     self.cut -= 1
@@ -71,7 +71,7 @@ class CutFront:
                     answered = other.recv(65536)
 
 
-def _request(connection: socket.socket) -> bytes:
+def request_of(connection: socket.socket) -> bytes:
     """Return a request with its body."""
     found = b""
     while b"\r\n\r\n" not in found:

@@ -13,7 +13,7 @@ from databus.airflow.carried_flow import carried_by
 from databus.airflow.connections import AirflowConnections
 from databus.core.errors.root import DatabusError
 from databus.registry import flow_from_json
-from databus.web.installation import Access, DagFlow, Installation
+from databus.web.installation import Access, DagFlow, Installation, unreadable
 
 
 def flow_of(dag_id: str) -> DagFlow | None:
@@ -45,14 +45,26 @@ def stored_flows(dag_ids: Sequence[str]) -> dict[str, DagFlow | DatabusError]:
         files = {row.dag_id: row.fileloc for row in session.execute(there)}
         newest = SerializedDagModel.get_latest_serialized_dags(dag_ids=sorted(files), session=session)
         carried = {dag.dag_id: carried_by(dag.data or {}) for dag in newest} if files else {}
+    return read_each(carried, files)
+
+
+def read_each(
+    carried: Mapping[str, Mapping[str, Any] | None], files: Mapping[str, str | None]
+) -> dict[str, DagFlow | DatabusError]:
+    """Return DAG id → its flow, or why it cannot be read; whatever that is, the others are read.
+
+    Args:
+        carried: DAG id → what the DAG carries, None where that is no flow.
+        files: DAG id → its file.
+    """
     found: dict[str, DagFlow | DatabusError] = {}
     for dag_id, known in carried.items():
         if known is None:
             continue
         try:
             found[dag_id] = _dag_flow(known, files[dag_id])
-        except DatabusError as error:
-            found[dag_id] = error
+        except Exception as error:  # noqa: BLE001 - one DAG takes no list of all of them away
+            found[dag_id] = unreadable(dag_id, error)
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -110,6 +110,7 @@ class Selection:
         limit: at most so many, oldest first; None for all.
         whole_cause: whether `cause` is all of the cause or its kind, not a part of it.
         upto: number of the newest row that was seen: later ones are not meant; None for all.
+        kinds_alone: stage → tables of which `cause` is compared with the kind of the cause alone, not with its words.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -120,6 +121,7 @@ class Selection:
     limit: int | None = None
     whole_cause: bool = False
     upto: int | None = None
+    kinds_alone: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class HeldRows:
@@ -192,8 +194,7 @@ class HeldRows:
         if wanted.upto is not None:
             conditions.append(q.id <= wanted.upto)
         if wanted.cause is not None:
-            whole = sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause)
-            conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
+            conditions.append(_with_cause(wanted, wanted.cause))
         found = sa.select(q.batch, q.id).select_from(with_decisions()).where(q.flow == self._flow, *conditions)
         keys = set[tuple[int, int]]()
         with self._store.transaction() as connection:
@@ -326,6 +327,18 @@ class HeldRows:
         )
         with self._store.transaction() as connection:
             return [_held(row) for row in connection.execute(wanted).mappings()]
+
+
+def _with_cause(wanted: Selection, cause: str) -> Any:
+    q = t.quarantine.c
+    if wanted.whole_cause:
+        kind, said = q.cause_class == cause, sa.or_(q.cause_class == cause, q.cause == cause)
+    else:
+        kind, said = (column.contains(cause, autoescape=True) for column in (q.cause_class, q.cause))
+    if not wanted.kinds_alone:
+        return said
+    of = [sa.and_(q.stage == stage, q.table_name.in_(tables)) for stage, tables in sorted(wanted.kinds_alone.items())]
+    return sa.or_(sa.and_(sa.or_(*of), kind), sa.and_(sa.not_(sa.or_(*of)), said))
 
 
 def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -6,6 +6,7 @@ stored its DAG.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from databus.core.flow import Flow
 from databus.ops.services import open_services
 from databus.runtime.context import Services
 from databus.web.problems import refused
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Requests of a process that may wait for servers at once: Airflow's own share its 40 threads."""
@@ -91,8 +94,8 @@ class Installation:
         for dag_id in dag_ids:
             try:
                 of_dag = self.flow_of(dag_id)
-            except DatabusError as error:
-                found[dag_id] = error
+            except Exception as error:  # noqa: BLE001 - one DAG takes no list of all of them away
+                found[dag_id] = unreadable(dag_id, error)
             else:
                 found |= {dag_id: of_dag} if of_dag is not None else {}
         return found
@@ -124,6 +127,22 @@ class Installation:
         flow = self.found(dag_id).flow
         with waiting_for_servers(), open_services(flow, self.connections, records=records) as services:
             yield flow, services
+
+
+def unreadable(dag_id: str, error: Exception) -> DatabusError:
+    """Return why the flow of a DAG cannot be read; what another package raised, or a note of somebody's own, is logged.
+
+    Args:
+        dag_id: the DAG.
+        error: as it was raised.
+    """
+    if isinstance(error, DatabusError):
+        return error
+    log.warning("DAG %s: its flow cannot be read", dag_id, exc_info=error)
+    return ConfigError(
+        f"DAG {dag_id}: its flow cannot be read: {type(error).__name__}",
+        hint="The API server's log has the traceback: a package of one of its kinds may be broken there.",
+    )
 
 
 @contextmanager

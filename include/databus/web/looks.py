@@ -24,7 +24,7 @@ from databus.ops.ledger.show import summary
 from databus.ops.ledger.verify import verify
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.exact_json import dumps
-from databus.ops.quarantine.sample import hidden_names, shown_key, shown_payload
+from databus.ops.quarantine.sample import by_shown_cause, hidden_names, shown_key, shown_payload
 from databus.ops.runs.preview import preview
 from databus.ops.runs.shown_rows import MOST_ROWS, shown_rows
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
@@ -129,7 +129,8 @@ _AS_DATA = {"X-Content-Type-Options": "nosniff"}
 
 def _held(flow: Flow, wanted: Selection) -> Iterator[str]:
     with RecordStore(Settings.from_environment().records_url) as store:
-        for page in HeldRows(store, flow.name).pages(wanted):
+        rows = HeldRows(store, flow.name)
+        for page in rows.pages(by_shown_cause(flow, rows, wanted)):
             yield "".join(f"{dumps(_shown(flow, row).to_json())}\n" for row in page)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,8 +27,9 @@ from databus.cli.server.problems import (
 )
 from databus.cli.terminal.exits import exit_code
 from databus.core.errors import ConfigError, DatabusError
+from databus.web import looks
 from databus.web.problems import problem, status_of
-from tests.served_app import CutFront, served
+from tests.served_app import CutFront, request_of, served
 from tests.unit.cli.test_help import SHOWN
 from tests.unit.core.test_errors import CORE
 from tests.unit.web.operators_app import FLOW, Operators, hold, operators_app
@@ -99,6 +101,141 @@ def test_an_answer_that_is_cut_off_is_asked_for_again_and_done_once(
 
 
 @contextmanager
+def scripted(*answers: bytes) -> Iterator[str]:
+    """Serve answers as they are, one for each connection, which ends behind it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def run() -> None:
+            for answer in answers:
+                connection, _ = listening.accept()
+                with connection:
+                    request_of(connection)
+                    connection.sendall(answer)
+
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        running.join(10)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "whole"),
+    [
+        (CHUNKED + b"4\r\na\nb\n\r\n2\r\nc\n\r\n0\r\n\r\n", True),
+        (CHUNKED + b"3\r\na\nb\r\n3\r\n\nc\n\r\n0\r\n\r\n", True),
+        (HEAD + b"Content-Length: 6\r\n\r\na\nb\nc\n", True),
+        (CHUNKED + b"4\r\na\nb\n\r\n2\r\nc\n\r\n", False),
+        (CHUNKED + b"4\r\na\nb\n\r\n9\r\nc\n", False),
+        (HEAD + b"Content-Length: 9\r\n\r\na\nb\nc\n", False),
+        (HEAD + b"\r\na\nb\nc", False),
+    ],
+    ids=["chunks", "a line in two", "length", "no last chunk", "half a chunk", "less than its length", "half a line"],
+)
+def test_lines_that_are_cut_off_are_no_whole_answer(answer: bytes, whole: bool) -> None:
+    found: list[str] = []
+    with scripted(answer) as address:
+        if whole:
+            found += ApiClient(address, "t").lines("/x")
+            assert found == ["a", "b", "c"]
+            return
+        with pytest.raises(ServerAwayError, match="cut off"):
+            found += ApiClient(address, "t").lines("/x")
+
+
+def test_an_export_of_which_the_server_loses_the_end_is_no_success(
+    operators: Operators, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(operators, held_row(1))
+
+    def cut(*_: Any) -> Iterator[str]:
+        yield '{"event_id":"e1"}\n'
+        yield '{"event_id":"e2"}\n'
+        raise RuntimeError("the records are gone")
+
+    monkeypatch.setattr(looks, "_held", cut)
+    assert run(address, "quarantine", "export", "orders", code=4).code == "server_unavailable"
+
+
+def answered(status: str, kind: str, facts: dict[str, Any]) -> bytes:
+    body = json.dumps(facts).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+def test_an_error_behind_a_lost_answer_says_that_the_first_request_may_have_been_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
+    busy = {"code": "request_refused", "detail": "16 requests wait", "hint": "Try again."}
+    refusal = answered("503 Busy", "application/problem+json", busy)
+    with scripted(b"", refusal) as address, pytest.raises(ServerProblemError, match="16 requests") as behind:
+        ApiClient(address, "t").act("/x", {})
+    assert behind.value.hint.startswith("Try again. The first request may have been done")
+    with scripted(refusal) as address, pytest.raises(ServerProblemError) as first:
+        ApiClient(address, "t").act("/x", {})
+    assert first.value.hint == "Try again."
+
+
+def test_an_action_is_asked_for_again_where_a_gateway_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
+    timed_out = answered("504 Gateway", "application/json", {"message": "Endpoint request timed out"})
+    with scripted(timed_out, answered("200 OK", "application/json", {"result": 1})) as address:
+        assert ApiClient(address, "t").act("/x", {}) == {"result": 1}
+
+
+def test_options_that_name_another_place_are_refused_with_a_server(
+    operators: Operators, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip = ("checkpoint", "skip", "orders", "latest", "--reason", "x", "--execute")
+    refused = run(address, *skip, "--dags", str(tmp_path), code=2)
+    assert "--dags names others" in refused.message
+    assert "--spark names" in run(address, "quarantine", "replay", "orders", "--spark", "local[2]", code=2).message
+    assert operators.notes == []
+    monkeypatch.setenv("DATABUS_DAGS", str(tmp_path))  # of a profile: named for the commands that ask no server
+    assert json.loads(run(address, "checkpoint", "show", "orders", "-o", "json"))["flow"] == "orders"
+
+
+def test_a_flow_that_the_server_cannot_read_is_not_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(choice.TOKEN, "a-token")
+    error = {"code": "kind_unknown", "message": "no kind of tomorrow", "hint": "Upgrade."}
+    unread = {"dag_id": "orders", "flow": None, "error": error}
+    page = answered("200 OK", "application/json", {"items": [unread], "next": None})
+    try:
+        with scripted(page) as address:
+            told = run(address, "checkpoint", "show", "orders", code=2)
+        assert (told.code, told.hint) == ("kind_unknown", "Upgrade.")
+        assert "no kind of tomorrow" in told.message
+    finally:
+        choose("", None)
+
+
+@pytest.mark.parametrize(
+    ("address", "warned"),
+    [
+        ("http://airflow:8080", True),
+        ("https://airflow", False),
+        ("http://127.0.0.1:8080", False),
+        ("http://[::1]", False),
+    ],
+)
+def test_a_token_that_goes_over_the_network_as_it_is_is_told_once(
+    address: str, warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(choice.TOKEN, "a-token")
+    try:
+        choose(address, None)
+        server()
+        server()
+        assert capsys.readouterr().err.count("can read the token") == warned
+    finally:
+        choose("", None)
+
+
+@contextmanager
 def other_server(status: int, body: str, **headers: str) -> Iterator[str]:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -142,7 +279,8 @@ def test_what_is_no_answer_of_the_api_is_named(
 
 
 @pytest.mark.parametrize(
-    "address", ["airflow", "ftp://airflow", "http://", "https://ada:secret@airflow", "http://a/?q=1"]
+    "address",
+    ["airflow", "ftp://airflow", "http://", "https://ada:secret@airflow", "http://a/?q=1", "ada:secret@airflow"],
 )
 def test_what_is_no_address_is_refused_and_its_login_not_told(address: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from databus import Mask
+from databus.core.batches.receipts import RejectedRow
 from databus.core.errors import CheckpointUnavailableError, ConfigError, DatabusError
 from databus.core.flow import Flow
 from databus.ops.checkpoint import overview
@@ -115,7 +118,7 @@ def test_rows_of_the_source_are_shown_without_what_the_flow_hides(
 ) -> None:
     asked: list[Any] = []
 
-    def peek(_flow: Flow, _services: Any, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
+    def peek(_flow: Flow, _services: Any, start: str | None, rows: int, _note: Any) -> Iterator[dict[str, Any]]:
         asked.append((start, rows))
         yield ROW
         yield {**ROW, "table": "items"}
@@ -156,6 +159,40 @@ def test_held_rows_are_shown_as_the_command_lists_them_without_what_the_flow_hid
         lines = app.client.get(path, params=asked).raise_for_status().text.splitlines()
         assert [json.loads(line)["event_id"] for line in lines] == found, asked
     assert app.get("/quarantine/held", 422, table="shop.ordres")["code"] == "config_invalid"
+
+
+def test_a_hidden_value_is_not_found_by_the_words_of_a_cause(app: Operators) -> None:
+    cause = "mapper_parsing_exception: failed to parse field [note] of type [long]. Preview of field's value: '{}'"
+    quoting = RejectedRow("r1", "shop.orders", '{"id":1}', cause.format("4111 1111"), "memory", "b.1:1", "{}")
+    hold(app, held(1), quoting, replace(quoting, event_id="r2", table="shop.items"))
+    path = f"/api/v1/dags/{DAG}/quarantine/held"
+
+    def found(text: str) -> list[str]:
+        lines = app.client.get(path, params={"cause": text}).raise_for_status().text.splitlines()
+        assert app.post("/quarantine/preview", action="discard", cause=text)["rows"] == len(lines)
+        return [json.loads(line)["event_id"] for line in lines]
+
+    app.flow = FLOW.model_copy(update={"transforms": (Mask("email", tables=("shop.orders",)),)})
+    assert found("4111") == ["r2"]  # of the other table nothing is hidden
+    assert (found("field [note]"), found("not_null")) == (["r1", "r2"], ["e1"])
+    whole = {"cause": quoting.cause, "whole_cause": True}
+    assert app.post("/quarantine/preview", action="discard", **whole)["rows"] == 1
+    app.flow = FLOW.model_copy(update={"transforms": ()})
+    assert found("4111") == ["r1", "r2"]
+
+
+def test_one_dag_that_cannot_be_read_takes_no_list_away(caplog: pytest.LogCaptureFixture) -> None:
+    def flow_of(dag_id: str) -> DagFlow | None:
+        if dag_id == "broken":
+            raise ImportError("no module of a package")
+        return DagFlow(FLOW, "")
+
+    found = Installation(flow_of, None, lambda: None).among(["broken", "orders"])  # type: ignore[arg-type]
+    error = found["broken"]
+    assert isinstance(error, ConfigError)
+    assert error.message == "DAG broken: its flow cannot be read: ImportError"
+    assert isinstance(found["orders"], DagFlow)
+    assert "no module of a package" in caplog.text
 
 
 def test_findings_and_alerts_need_servers_that_are_named(app: Operators, monkeypatch: pytest.MonkeyPatch) -> None:

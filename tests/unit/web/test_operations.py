@@ -227,6 +227,21 @@ def test_an_action_that_was_done_is_answered_though_a_server_goes_away(
     assert len(app.notes) == 1
 
 
+def test_an_action_whose_answer_cannot_be_stored_is_told_as_done(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise RecordingError("the records are away", hint="Start them.")
+
+    monkeypatch.setattr(Actions, "end", away)
+    monkeypatch.setattr(of_actions, "_AGAIN_S", 0.0)
+    told = app.post("/checkpoint/pause", 503, key="once", reason="a")
+    assert (told["code"], told["retryable"]) == (RecordingError.code, False)
+    assert told["hint"].startswith("What was asked for was done")
+    assert told["hint"].endswith("Start them.")
+    assert app.store.paused(FLOW.name) is not None
+
+
 def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
     from datetime import UTC, datetime, timedelta
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from databus.cli.server.problems import VerbNotServedError
+from databus.cli.server.problems import VerbNotServedError, problem_error
 from databus.cli.terminal.output import ERR
 from databus.core.errors.config import ConfigError
 from databus.core.private_files import wider
@@ -34,6 +34,7 @@ HERE = frozenset(("explain", "decode", "sandbox", "bench"))
 """Commands that concern this machine alone, whatever server is chosen."""
 
 _chosen: list[tuple[str, Path | None]] = []
+_told = set[str]()
 
 
 def choose(address: str, token_file: Path | None) -> None:
@@ -42,6 +43,7 @@ def choose(address: str, token_file: Path | None) -> None:
     Raises:
         ConfigError: it is no address.
     """
+    _told.clear()
     _chosen[:] = [(_root(address), token_file)] if address else []
 
 
@@ -49,7 +51,8 @@ def _root(address: str) -> str:
     """Return an address of Airflow as it was given, without a slash at its end."""
     parts = urlsplit(address.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{address!r} is no address of a server", hint="Write it as https://airflow.example.com.")
+        shown = "what --server or DATABUS_SERVER names" if "@" in address else repr(address)  # it may hold a login
+        raise ConfigError(f"{shown} is no address of a server", hint="Write it as https://airflow.example.com.")
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigError(
             f"the address of a server, https://{parts.hostname}…, holds a login, a query or a fragment",
@@ -58,19 +61,27 @@ def _root(address: str) -> str:
     return address.strip().rstrip("/")
 
 
-def require_served(verb: str) -> None:
-    """Refuse a verb that a chosen server has no route for.
+def require_served(verb: str, given: Collection[str] = ()) -> None:
+    """Refuse a verb that a chosen server has no route for, and options that name another place to act on.
 
     Args:
         verb: its words, e.g. "checkpoint show".
+        given: names of the options that were given on the command line.
 
     Raises:
         VerbNotServedError: the API has none.
+        ConfigError: an option names DAG files or a Spark of this machine.
     """
     if _chosen and verb not in SERVED and verb.partition(" ")[0] not in HERE:
         raise VerbNotServedError(
             f"`databus {verb}` does not work with --server: the API has no route for it",
             hint=_INSTEAD.get(verb, "Run it where the flow's servers can be reached, without DATABUS_SERVER."),
+        )
+    if _chosen and verb in SERVED and (named := [option for option in ("dags", "spark") if option in given]):
+        raise ConfigError(
+            f"`databus {verb}` asks the server {_chosen[0][0]}, which has DAGs and a Spark of its own: "
+            f"--{named[0]} names others",
+            hint=f"Leave --{named[0]} out, or the server: --server '' goes before DATABUS_SERVER.",
         )
 
 
@@ -91,6 +102,7 @@ def server() -> ApiClient | None:
     from databus.cli.server.client import ApiClient
 
     address, token_file = _chosen[0]
+    _tell_open_way(address)
     return ApiClient(address, _token(token_file), lambda why: ERR.print(why, style="dim", markup=False, soft_wrap=True))
 
 
@@ -99,19 +111,23 @@ def served(flow: str) -> ServedFlow | None:
 
     Raises:
         ConfigError: there is no such flow among those that may be seen, or there are several.
+        ServerProblemError: the server cannot read the DAG's flow.
     """
     client = server()
     if client is None:
         return None
     from databus.cli.server.client import ServedFlow
 
-    found = [item for item in client.pages("/definitions", flow=flow) if item["flow"] is not None]
+    listed = client.pages("/definitions", flow=flow)
+    found = [item for item in listed if item["flow"] is not None]
     named = [item for item in found if item["flow"] == flow] or found
     if len(named) == 1:
         return ServedFlow(client, named[0]["flow"], named[0]["dag_id"])
     if named:
         dags = ", ".join(item["dag_id"] for item in named)
         raise ConfigError(f"several DAGs run a flow {flow!r}", hint=f"Name one of the DAGs instead: {dags}.")
+    for error in (item["error"] for item in listed if item["dag_id"] == flow):
+        raise problem_error(422, {**error, "detail": f"DAG {flow}: its flow cannot be read: {error['message']}"})
     raise ConfigError(
         f"{client.root} has no flow {flow!r} that you may see",
         hint="`databus flows list` names those that there are.",
@@ -141,6 +157,17 @@ def served_flows(client: ApiClient) -> tuple[list[dict[str, Any]], list[dict[str
         told = f"not readable: DAG {item['dag_id']}: {item['error']['message']}"
         ERR.print(told, style="yellow", markup=False, soft_wrap=True)
     return known, unread
+
+
+def _tell_open_way(address: str) -> None:
+    """Say once that a token goes over the network as it is."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or host in ("localhost", "::1") or host.startswith("127.") or address in _told:
+        return
+    _told.add(address)
+    told = f"{address} is no https: who listens on the way to it can read the token"
+    ERR.print(told, style="yellow", markup=False, soft_wrap=True)
 
 
 def _token(file: Path | None) -> str:

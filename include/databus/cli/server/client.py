@@ -28,8 +28,15 @@ _PATIENCE_S = 1_800.0
 """An action whose answer is lost is asked for again for so long: a replay may take longer than a proxy waits."""
 
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_MAY_BE_DONE = (
+    "The first request may have been done: look at `databus checkpoint history`, for held rows at `databus quarantine "
+    "list`, before you ask for it once more."
+)
 _OF_PROXIES = (502, 503, 504)
 _PAGE = 500
+_PART = 65_536
+"""Bytes of an answer in lines that are read at once."""
+
 _MOST_BODY = 2_000
 """Characters of an answer that is no problem, of which an error tells."""
 
@@ -73,13 +80,21 @@ class ApiClient:
             return _json(self.root, answer)
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
-        """Yield the lines of a route that answers some; raises as `get`."""
+        """Yield the lines of a route that answers some; raises as `get`, and where the answer ends before its end."""
         with closing(self._ask(self._request(path, query))) as answer:
+            line = b""
             try:
-                for line in answer:
-                    yield line.decode().rstrip("\n")
+                # Iterating over the answer takes a connection that ends between two chunks for the end of the lines.
+                while part := answer.read(_PART):
+                    *whole, line = (line + part).split(b"\n")
+                    yield from (each.decode() for each in whole)
             except (OSError, http.client.HTTPException) as error:
-                raise ServerAwayError(f"{self.root}: the answer was cut off: {error}", hint="Ask again.") from error
+                raise self._cut_off(str(error)) from error
+            if line or answer.length:
+                raise self._cut_off("its end is missing")
+
+    def _cut_off(self, how: str) -> ServerAwayError:
+        return ServerAwayError(f"{self.root}: the answer was cut off: {how}", hint="Ask again.")
 
     def pages(self, path: str, most: int | None = None, **query: Any) -> list[dict[str, Any]]:
         """Return the items of a list, page after page; raises as `get`.
@@ -100,7 +115,7 @@ class ApiClient:
         """Have an action done once, and return its answer; raises as `get`.
 
         Where the connection is cut off behind the request, it is sent again under the same key: the server answers
-        what it did, and does nothing twice.
+        what it did, and does nothing twice. An error that ends this says that the first request may have been done.
 
         Args:
             path: below the API's prefix.
@@ -116,6 +131,8 @@ class ApiClient:
             except (ServerAwayError, ServerProblemError, ServerAnswerError) as error:
                 again = _CutOffError.is_one(error) or (asked and isinstance(error, ServerAwayError))
                 if not again or time.monotonic() > until:
+                    if asked:
+                        error.hint = f"{error.hint} {_MAY_BE_DONE}".strip()
                     raise
                 self.waiting(f"{error.message}: asked again under the same key")
             time.sleep(_PAUSES_S[min(asked, len(_PAUSES_S) - 1)])
@@ -183,7 +200,7 @@ def _refusal(root: str, error: urllib.error.HTTPError) -> Exception:
             facts = json.loads(text)
         except ValueError:
             facts = None
-        if isinstance(facts, dict):
+        if isinstance(facts, dict) and (status not in _OF_PROXIES or facts.get("code")):
             return problem_error(status, {**facts, "detail": facts.get("detail") or text[:_MOST_BODY]})
     if status in _OF_PROXIES:
         return _ProxyError(f"{root}: HTTP {status} by something in front of the API server", hint="Ask again.")

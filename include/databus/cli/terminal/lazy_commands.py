@@ -87,19 +87,20 @@ def _prepared(command: Any, verb: str) -> Any:
         for name, below in command.commands.items():
             _prepared(below, f"{verb} {name}")
     elif command.callback is not None:
-        command.callback = stdout_for_data()(_where_served(command.callback, verb))
+        command.callback = stdout_for_data()(command.callback)
+        command.invoke = _where_served(command.invoke, verb)
     return command
 
 
-def _where_served(command: Callable[..., None], verb: str) -> Callable[..., None]:
-    """Return a command that is refused where a server was chosen that has no route for it."""
+def _where_served(invoke: Callable[[Any], Any], verb: str) -> Callable[[Any], Any]:
+    """Return how a command is begun: refused where a server was chosen that it cannot ask, as its options are."""
 
-    @functools.wraps(command)
-    def called(*args: object, **given: object) -> None:
-        require_served(verb)
-        command(*args, **given)
+    def begun(context: Any) -> Any:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        require_served(verb, [name for name, source in sources.items() if source and source.name == "COMMANDLINE"])
+        return invoke(context)
 
-    return called
+    return begun
 
 
 def tell_renamed(old: str, new: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -124,8 +124,21 @@ def snapshot_text(flow: Flow, services: Services, *, begun: bool) -> str:
     return said if snapshot.paused else f"{said}; batches take chunks of it along"
 
 
-def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
+def peek(
+    flow: Flow,
+    services: Services,
+    start: str | None,
+    rows: int,
+    note: Callable[[SourcePlan], object] = lambda _: None,
+) -> Iterator[dict[str, Any]]:
     """Yield up to `rows` decoded row changes as plain JSON, from a place in any form or the checkpoint.
+
+    Args:
+        flow: the flow.
+        services: where to connect.
+        start: a place in any form, None for the checkpoint.
+        rows: how many at most.
+        note: told each range that is read, before its rows.
 
     Raises:
         PlaceError: the text is no place.
@@ -144,6 +157,7 @@ def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterat
             proposed = source.plan(at, flow.batching)
             if proposed is None:
                 return
+            note(proposed)
             for row in _rows(source, proposed):
                 yield row
                 left -= 1

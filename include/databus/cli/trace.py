@@ -76,7 +76,7 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 _OF_THE_ROUTE = ("dag_id", "steps", "lines")
-"""What a server tells of a journey beside it."""
+"""Facts beside a journey, as a server tells them."""
 
 
 def _show_there(told: Mapping[str, Any], output: Format) -> None:

@@ -16,7 +16,7 @@ from databus.kafka.producer_handle import QUEUE_FULL, ProducerHandle, code_of
 from databus.kafka.record_kernels import FIXED, WORDS, Flags, Ints, hand_over
 
 _NOTHING = ctypes.create_string_buffer(1)
-"""What an empty value points at: a null pointer would be no value."""
+"""Address of an empty value: a null pointer would be no value."""
 
 
 class Bytes(NamedTuple):

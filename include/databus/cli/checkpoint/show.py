@@ -19,7 +19,7 @@ from databus.ops.checkpoint import show as checkpoints
 app = typer.Typer(help="Show, pause, rewind, skip or restore a flow's checkpoint.", no_args_is_help=True)
 
 _OF_THE_ROUTE = ("dag_id", "version", "place", "gaps")
-"""What a server tells of a checkpoint beside it."""
+"""Facts beside a checkpoint, as a server tells them."""
 
 
 @app.command()

@@ -57,7 +57,6 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
                 ("Checkpoint", "dag"),
                 ("Quarantine", "dag"),
                 ("Databus trace", "nav"),
-                ("Databus audit", "nav"),
                 ("Databus", "nav"),
             )
         ],

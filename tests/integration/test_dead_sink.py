@@ -21,7 +21,6 @@ from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Heard
-from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import KEYS, Shop
 from tests.integration.test_kill import Run, finish
 
@@ -84,14 +83,14 @@ def test_a_dead_sink_stops_only_itself(
 ) -> None:
     shop = two_sinks(world, f"dead_{server}_{os.getpid()}")
     shop.writer.run(30)
-    run_locally(world, shop.flow)
+    world.run(shop.flow)
     before = world.checkpoint(shop.flow)
     world.sandbox.kill(server)
     try:
         shop.writer.run(70)
-        result = run_locally(world, shop.flow)
+        result = world.run(shop.flow)
         while result.lag_bytes:
-            result = run_locally(world, shop.flow)
+            result = world.run(shop.flow)
         assert list(result.behind) == [sink]
         assert_told_behind(heard, shop, sink, before)
         if other == "kafka":

@@ -46,7 +46,6 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "schema_registry": ("registry",),
     "sinks": ("elasticsearch", "kafka", "spark"),
     "sources": ("kafka", "mysql", "spark"),
-    "stream": ("stream",),
     "testing": ("spark",),
     "transforms": ("spark",),
     "web": ("airflow",),
@@ -212,9 +211,6 @@ def consumer():
     from databus.consumer import Changes
     Changes("k:9092", "t")
 
-def stream():
-    CliRunner().invoke(app, ["stream", "k:9092"], catch_exceptions=False)
-
 def sandbox():
     CliRunner().invoke(app, ["sandbox", "status"], catch_exceptions=False)
 
@@ -224,7 +220,7 @@ asking = {
     "kafka": lambda: topic.open(connections, context),
     "elasticsearch": lambda: index.open(connections, context),
     "registry": lambda: flows["of_registry"].source.open(connections, context),
-    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, consumer, stream, sandbox)},
+    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, consumer, sandbox)},
 }
 
 def refusal(ask):

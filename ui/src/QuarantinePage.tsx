@@ -7,7 +7,6 @@ import {
 import { OPERATORS } from "./operatorTheme";
 import { ProblemBox } from "./ProblemBox";
 import { THEME } from "./theme";
-import { zone } from "./times";
 
 const STATES = ["held", "replayed", "discarded"] as const;
 type State = (typeof STATES)[number];
@@ -104,7 +103,7 @@ function Rows({ of }: { of: Page<HeldRow> | undefined }) {
           </tr>
         ))}</tbody>
       </table></div>
-      <p className="note">{of.items.length} shown{of.next ? ", the export has all" : ""} · what the flow masks or drops is hidden here, too · times are {zone()}</p>
+      <p className="note">{of.items.length} shown{of.next ? ", the export has all" : ""} · what the flow masks or drops is hidden here, too</p>
     </>
   );
 }

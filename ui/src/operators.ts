@@ -1,5 +1,4 @@
 import { address } from "./api";
-import { time as shown } from "./times";
 
 /** A refusal as RFC 9457 has it; what changed stands with a stale version. */
 export type ProblemFacts = {
@@ -77,7 +76,6 @@ export function told(error: unknown): ProblemFacts {
   return { status: 0, title: "No answer", detail: `No answer: ${(error as Error).message}`, retryable: true };
 }
 
-/** A time in the zone that was chosen in the host. */
 export function when(time: string | null | undefined): string {
-  return time ? shown(time) : "–";
+  return time ? `${time.slice(0, 19).replace("T", " ")} UTC` : "–";
 }

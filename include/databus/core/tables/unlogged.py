@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HEAD = 200
-"""Characters of a statement that are kept."""
+"""How many characters of a statement are kept."""
 
 
 @dataclass(frozen=True)

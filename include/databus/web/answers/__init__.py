@@ -1,1 +1,0 @@
-"""Answers of the API as models, for its description alone; tests hold them to what is sent."""

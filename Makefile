@@ -17,9 +17,13 @@ KUBERNETES := 1.37.0
 COVERAGE := $(BIN)/coverage
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
-COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_json_pieces.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py expressions/test_texts.py expressions/test_json_paths.py)
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py rows/test_json_pieces.py rows/test_siphash.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py sources/test_snapshot_rows.py sinks/test_written_rows.py sinks/test_kafka_produce.py expressions/test_texts.py expressions/test_json_paths.py)
 # What `make test-lowest` runs beside the unit tests: a flow through Spark Connect into Kafka.
 ONE_FLOW := tests/integration/test_path.py::test_connect_engine
+# What old releases of packages warn of in their own code: Starlette 0.46, Airflow 3.1.
+OLD_WARNINGS := -W 'ignore:The anyio.abc.BlockingPortal alias is deprecated:DeprecationWarning' -W 'ignore:The `airflow.operators.branch:FutureWarning'
+# What `make test-python` runs: kinds, stages and stores, what a row passes.
+ON_ANOTHER_PYTHON := $(addprefix tests/unit/,core checkpoints rows runtime sinks sources)
 # What `make coverage` runs beside the unit tests: contracts of the checkpoint store and of both sinks, on real servers.
 CONTRACTS := $(addprefix tests/integration/,checkpoints test_sink_kafka.py test_sink_search.py)
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
@@ -49,7 +53,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest test-python
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -63,7 +67,12 @@ test-loaded: setup java kernels ## A sample of the server tests beside two busy 
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
 
 test-lowest: setup java ## The lowest versions that pyproject allows, in an environment of its own: unit tests and a flow (needs a package registry)
-	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(or $(ARGS),tests/unit --ignore=tests/unit/suite $(ONE_FLOW))
+	$(BIN)/python packaging/trial.py build/lowest --lowest -- $(IN_PROCESSES) -m "not full" $(OLD_WARNINGS) \
+	    $(or $(ARGS),tests/unit --ignore=tests/unit/suite $(ONE_FLOW))
+
+test-python: setup ## Unit tests on another Python, from the wheels in an environment of its own (VERSION=3.13; needs a package registry)
+	$(BIN)/python packaging/trial.py build/python-$(VERSION) --python $(or $(VERSION),$(error VERSION=3.12 or 3.13)) -- \
+	    $(IN_PROCESSES) -m "not full" $(or $(ARGS),$(ON_ANOTHER_PYTHON))
 
 kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them, and the tests' byte code (`make test` does)
 $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py include/databus/sinks/*.py)

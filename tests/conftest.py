@@ -12,6 +12,7 @@ import pytest
 
 # No example is timed: on a loaded machine any of them takes longer than a bound.
 hypothesis.settings.register_profile("databus", deadline=None)
+hypothesis.settings.register_profile("make test", parent=hypothesis.settings.get_profile("databus"), max_examples=50)
 hypothesis.settings.load_profile("databus")
 
 # Contracts are no test modules: without this a failed assertion of theirs says nothing.
@@ -37,6 +38,14 @@ _UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", f"-XX:TieredStopAtLevel=1 {_UNVERIFIED}")
 # One thread collects a heap this small in less time than several that take turns; the sandbox's own servers do so too.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw half as many examples in `make test` as in the full tier, also where that runs in two halves."""
+    from tests.suite.steady import REPORT
+
+    if config.option.markexpr == "not full" and not os.environ.get(REPORT):
+        hypothesis.settings.load_profile("make test")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,6 +38,7 @@ from databus.core.state.ledger import build
 from databus.core.times import SystemClock
 from databus.runtime.batch import run_batch
 from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.copies import most_copies
 from databus.sinks.memory import clear, records
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.direct_engine import DirectEngine, Task
@@ -109,7 +110,7 @@ def moved(engine: Any, flow: Flow) -> Told:
     told.entries = list(reversed(checkpoints.history(flow.name, 1_000)))
     for name in names:
         clear(name)
-    ledger = build(flow.name, told.entries)
+    ledger = build(flow.name, told.entries, copies=most_copies(flow))
     assert ledger.problems == ()
     return told
 

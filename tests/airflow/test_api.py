@@ -69,6 +69,13 @@ _ASK = """
 """
 
 
+EDITING = (
+    *("/images", "/quarantine/rows", "/quarantine/export", "/quarantine/held", "/peek"),
+    *("/plan", "/doctor", "/ledger/verification"),
+)
+"""Routes that show values of rows, or open the servers of a flow as a preview does."""
+
+
 def test_every_route_asks_airflow_who_comes(tmp_path: Path) -> None:
     passwords = tmp_path / "passwords.json"
     passwords.write_text(json.dumps({user: f"secret-{user}" for user in ROLES}))
@@ -99,7 +106,5 @@ def test_every_route_asks_airflow_who_comes(tmp_path: Path) -> None:
         # Behind the guard misses a server (503), a mirror (422), a recorded flow (404), or an action its body (415).
         for user in ("user", "admin"):
             assert answers[user] in ({415} if method == "POST" else {200, 404, 422, 503}), (method, path, answers)
-        refused = method == "POST" or path.endswith(
-            ("/quarantine/rows", "/quarantine/export", "/images")
-        )  # values of rows
+        refused = method == "POST" or path.endswith(EDITING)
         assert answers["viewer"] == (403 if refused else answers["user"]), (method, path, answers)

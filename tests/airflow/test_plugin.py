@@ -57,6 +57,7 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
                 ("Checkpoint", "dag"),
                 ("Quarantine", "dag"),
                 ("Databus trace", "nav"),
+                ("Databus audit", "nav"),
                 ("Databus", "nav"),
             )
         ],

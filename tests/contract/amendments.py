@@ -302,7 +302,7 @@ class AmendmentContract:
     # --- any order ---
 
     @settings(  # one test of the contract, run by a class per store
-        max_examples=25,
+        max_examples=settings.default.max_examples // 4,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +89,19 @@ def server(airflow: AirflowWorld, tmp_path_factory: pytest.TempPathFactory) -> I
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with chromium(26_390, tmp_path_factory.mktemp("profile")) as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core, which only tests need: npm brings it with what builds the pages."""
+    file = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+    if not file.is_file():
+        if shutil.which("npm") is None:
+            pytest.skip("no npm, which brings axe-core")
+        brought = subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+            cwd=ROOT / "ui", capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        if brought.returncode:
+            pytest.skip(f"npm cannot bring axe-core: {brought.stderr[-300:]}")
+    return file.read_text()

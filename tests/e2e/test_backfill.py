@@ -134,6 +134,8 @@ def test_cancelled_and_started_twice_at_once_each_row_arrives_once(airflow: Airf
 
 
 def test_a_bad_range_fails_at_once_and_says_why(airflow: AirflowWorld) -> None:
+    airflow.writer.run(20)
+    airflow.catch_up(FLOW)  # of a flow that never ran that is told first
     run = airflow.trigger(DAG, {"from": "2026-01-02", "to": "2026-01-01"})
     assert run.reaches("backfill", "failed")["try_number"] == 1
     assert "[backfill_range]" in run.log("backfill")

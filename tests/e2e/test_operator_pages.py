@@ -212,3 +212,25 @@ def test_a_replay_of_the_page_delivers_each_row_once(orders: Orders, page: Page,
     assert "No row is held back" in page.text(named("empty"))
     assert orders.events()[-1]["event"] == "databus_quarantine_replay"
     assert page.complaints == []
+
+
+def test_a_skip_leaves_a_gap_in_the_ledger_with_who_and_why(orders: Orders, page: Page, tmp_path: Path) -> None:
+    with orders.world.connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {orders.name}.orders VALUES (99, NULL, 'poison')")
+    asked = {"place": "latest", "reason": "a poisoned row"}
+    sent = {**orders.headers(), "If-Match": "*", "Idempotency-Key": secrets.token_hex(8)}
+    address = f"{orders.world.api.root}/databus/api/v1/dags/{orders.dag}/checkpoint/skip"
+    answer = httpx.post(address, json=asked, headers=sent, timeout=120)
+    assert answer.status_code == 200, answer.text
+    page.listen()
+    page.open(f"{orders.tab('flow')}?view=ledger")
+    assert page.text(named("verdict")) == "! adds up, with one gap that was passed over"
+    gap = page.text(f"{named('gaps')} tbody tr")
+    assert "a poisoned row" in gap
+    assert "skipped" in gap
+    assert "taken back by a rewind" in page.text(f"{named('gaps')} tbody tr:last-child")  # the first test's
+    assert page.value(f"document.querySelectorAll({json.dumps(named('band'))} + ' > [data-kind=gap]').length") == 1
+    look(page, "ledger_gap_light", tmp_path)
+    page.value("document.documentElement.classList.add('dark')")
+    look(page, "ledger_gap_dark", tmp_path)
+    assert page.complaints == []

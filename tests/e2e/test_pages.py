@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +12,6 @@ import pytest
 from databus.records.reports import quarantined
 from tests.e2e.airflow_world import AirflowWorld
 from tests.e2e.browser import Page, look
-from tests.e2e.conftest import ROOT
 from tests.e2e.login_server import LoginServer
 from tests.e2e.till import ITEMS, ORDERS, VISITS, Till
 
@@ -28,22 +25,6 @@ WHERE = {
     "nothing": "[data-testid=nothing]",
     "flows": "[data-testid=databus-flows] tbody tr",
 }
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """axe-core, which only tests need: npm brings it with what builds the pages."""
-    file = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-    if not file.is_file():
-        if shutil.which("npm") is None:
-            pytest.skip("no npm, which brings axe-core")
-        brought = subprocess.run(
-            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-            cwd=ROOT / "ui", capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        if brought.returncode:
-            pytest.skip(f"npm cannot bring axe-core: {brought.stderr[-300:]}")
-    return file.read_text()
 
 
 def address(root: str, till: Till, where: str, q: str = "") -> str:
@@ -171,7 +152,7 @@ def test_pages_lead_from_all_flows_to_a_change(till: Till, page: Page) -> None:
     page.open(address(root, till, "flows"))
     page.text(WHERE["flows"])
     assert links(page, f'[data-testid="flow {till.name}"] td:nth-child(2) > a') == [address(root, till, "flow")]
-    assert links(page, ".tabs a") == [f"{root}/plugin/databus", f"{root}/plugin/databus-trace"]
+    assert links(page, ".tabs a") == [f"{root}/plugin/databus{of}" for of in ("", "-trace", "-audit")]
     run = f"{root}/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}/plugin/databus-run"
     page.open(run)
     page.text('[data-testid="counts"]')

@@ -19,8 +19,14 @@ from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 FLOWS, DESCRIPTION = "/databus/api/v1/flows", "/databus/api/v1/openapi.json"
+DELAYS = "/databus/api/v1/delays"
 TRACE = "/databus/api/v1/trace"
-VALUES = ("/images?", "/quarantine/rows", "/quarantine/export")
+LISTS = ("/databus/api/v1/definitions", "/databus/api/v1/checkpoints")
+EDITING = (
+    *("/images", "/quarantine/rows", "/quarantine/export", "/quarantine/held", "/peek"),
+    *("/plan", "/doctor", "/ledger/verification"),
+)
+"""What shows values of rows, or opens the servers of a flow as a preview does."""
 READ, FILTERED = len(ORDERS) + len(ITEMS) + len(VISITS), len(VISITS)
 HELD = sum(email is None for _, email, _, _ in ORDERS)
 LOST = sum(status not in STATES for _, _, status, _ in ORDERS)
@@ -178,7 +184,7 @@ def plugin_routes(till: Till) -> list[tuple[str, str]]:
 def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
     routes = plugin_routes(till)
     flow = f"/databus/api/v1/dags/{till.name}"
-    known = {data(till), data(till, "/data-docs"), FLOWS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
+    known = {data(till), data(till, "/data-docs"), FLOWS, DELAYS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
     assert {("GET", path) for path in known} <= set(routes)
     assert ("GET", f"{flow}/images?sink=kafka&place={till.name}:0:0") in routes
     assert len([path for method, path in routes if method == "POST"]) > 12
@@ -192,16 +198,22 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
                 flow["flow"] for flow in server.ask(method, path, tokens[OUTSIDER]).json()["flows"]
             }
             assert till.name in {flow["flow"] for flow in server.ask(method, path, tokens["viewer"]).json()["flows"]}
+        elif path == DELAYS:
+            assert till.name not in server.ask(method, path, tokens[OUTSIDER]).json()["delays"]
+            assert till.name in server.ask(method, path, tokens["viewer"]).json()["delays"]
         elif path.startswith(TRACE):  # looks through what each of them may see
             missed = server.ask(method, path, tokens[OUTSIDER])
             assert missed.status_code == 404, path
-            assert till.name not in missed.json()["detail"]["looked_through"]["flows"]
+            assert till.name not in missed.json()["looked_through"]["flows"]
+        elif path in LISTS:
+            for user, there in ((OUTSIDER, False), ("viewer", True)):
+                listed = server.ask(method, path, tokens[user]).json()["items"]
+                assert (till.name in {item["dag_id"] for item in listed}) is there, (path, user)
         elif path != DESCRIPTION:
             assert server.ask(method, path, tokens[OUTSIDER]).status_code == 403, path
         reads = method in {"GET", "HEAD", "OPTIONS"}
         well = 422 if "/mirror/" in path else 200  # the till's flow is no mirror
-        # Values of rows are for those who may edit the DAG.
-        seen = 403 if not reads or any(values in path for values in VALUES) else well
+        seen = 403 if not reads or any(path.partition("?")[0].endswith(below) for below in EDITING) else well
         assert server.ask(method, path, tokens["viewer"]).status_code == seen, (method, path)
         for user in ("user", "op", "admin"):
             # A request without a body is refused for that, by what stands behind the guard.

@@ -61,6 +61,9 @@ def shop(airflow: AirflowWorld) -> Iterator[str]:
     [
         ("flows", "plugin/databus", "[data-testid=databus-flows] tbody tr", 620),
         ("flow", "dags/{dag}/plugin/databus-flow", "[data-testid=facts]", 1320),
+        ("quality", "dags/{dag}/plugin/databus-flow?view=quality", "[data-testid=checks] tbody tr", 760),
+        ("ledger", "dags/{dag}/plugin/databus-flow?view=ledger", "[data-testid=told]", 620),
+        ("audit", "plugin/databus-audit?dag={dag}", "[data-testid=audit] tbody tr", 620),
         ("run", "dags/{dag}/runs/{run}/plugin/databus-run", "[data-testid=counts]", 1200),
         ("trace", "plugin/databus-trace?q=cdc.people:0:0", "[data-testid=changed] tbody tr", 760),
         ("trace-nothing", "plugin/databus-trace?q=bin.999999:4", "[data-testid=nothing]", 520),

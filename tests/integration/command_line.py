@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from databus.cli.main import main
 from databus.cli.terminal.output import ERR, OUT
 from databus.sandbox.connections import airflow_connections
+from tests.collecting import collect_garbage
 from tests.integration.conftest import World
 
 
@@ -50,6 +51,12 @@ class CliHere(Cli):
     """The same command and its ending in this process: a process of its own takes a second or two to load it."""
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = self.ended(*arguments)
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command, whatever its exit code."""
         threshold, ended = gc.get_threshold(), 0
         with pytest.MonkeyPatch.context() as patch, CliRunner().isolation(env=self.environment) as (out, err, _):
             patch.setattr(sys, "argv", ["databus", *arguments])
@@ -62,6 +69,7 @@ class CliHere(Cli):
                 ended = int(end.code or 0)
             finally:
                 gc.set_threshold(*threshold)
+                if "--spark" in arguments:
+                    collect_garbage()
             told = [stream.getvalue().decode() for stream in (out, err)]
-        assert ended == code, f"{arguments}: {ended}\n{told}"
         return subprocess.CompletedProcess(arguments, ended, *told)

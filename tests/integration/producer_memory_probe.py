@@ -18,9 +18,9 @@ import pyarrow as pa
 from databus.core.connections import Connection
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.markers import Marker, MarkerKey
+from databus.sinks.kafka.produce import produce
 from databus.sinks.kafka.session import ProducerSettings, Session
 from databus.sinks.kafka.tally import MessageTally
-from databus.sinks.kafka.writer import produce
 
 _PIECE = 100
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,7 +29,7 @@ from databus.ops.runs.audit import audit_run
 from databus.ops.services import open_services
 from databus.records.quality.result import evaluate_run
 from databus.records.store import RecordStore
-from databus.sandbox.connections import airflow_connections
+from tests.integration.command_line import CliHere
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Ahead, Heard
 from tests.integration.one_process import OneProcessWorld, run_locally
@@ -398,26 +394,13 @@ def test_the_command_line_lists_what_is_on_and_tries_the_channels(told: Told, tm
     told.shop.flow = told.flow
     told.shop.dag_file(tmp_path)
     told.evaluate(Observation(AlertKind.FAILURE, RuleVerdict.OVER, "transfer failed", "transfer"))
-    listed = command(told, "alerts", "list", told.flow.name, "--dags", str(tmp_path), "--output", "json")
-    (row,) = json.loads(listed.stdout)
+    command = CliHere(told.world, tmp_path)
+    command.environment |= {**told.world.environment, "DATABUS_SANDBOX": "none"}
+    (row,) = command.json("alerts", "list", told.flow.name)
     assert (row["alert"], row["on"], row["number"], row["owed_to"]) == ("failure/transfer", True, 1, "")
-    assert command(told, "alerts", "test", told.flow.name, "--dags", str(tmp_path)).returncode == 0
+    command("alerts", "test", told.flow.name)
     assert "this is a test" in told.subjects[-1]
     assert told.hooks.requests[-1].body["summary"].startswith("this is a test")
     told.mailbox.refuse = "550 no such box"
-    refused = command(told, "alerts", "test", told.flow.name, "--dags", str(tmp_path))
-    assert refused.returncode == 1
+    refused = command("alerts", "test", told.flow.name, code=1)
     assert "no such box" in refused.stderr
-
-
-def command(told: Told, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        **airflow_connections(told.world.sandbox.status()),
-        **told.world.environment,
-        "DATABUS_SANDBOX": "none",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "databus.cli.main", *words],
-        env=environment, capture_output=True, text=True, check=False, timeout=250,
-    )  # fmt: skip

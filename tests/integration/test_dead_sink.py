@@ -21,6 +21,7 @@ from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Heard
+from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import KEYS, Shop
 from tests.integration.test_kill import Run, finish
 
@@ -83,14 +84,14 @@ def test_a_dead_sink_stops_only_itself(
 ) -> None:
     shop = two_sinks(world, f"dead_{server}_{os.getpid()}")
     shop.writer.run(30)
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     before = world.checkpoint(shop.flow)
     world.sandbox.kill(server)
     try:
         shop.writer.run(70)
-        result = world.run(shop.flow)
+        result = run_locally(world, shop.flow)
         while result.lag_bytes:
-            result = world.run(shop.flow)
+            result = run_locally(world, shop.flow)
         assert list(result.behind) == [sink]
         assert_told_behind(heard, shop, sink, before)
         if other == "kafka":

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 ROUNDS = int(os.environ.get("DATABUS_FAULT_ROUNDS", "0"))
 SEED = int(os.environ.get("DATABUS_FAULT_SEED", "5"))
 KINDS = (*TASK_FAULTS, "kafka killed", "zookeeper paused", "kafka unheard")
+SNAPSHOT_KINDS = ("kill driver", "kill at driver point", "kill at executor point", "zombie both")
+OTHERS = tuple(kind for kind in KINDS if kind not in SNAPSHOT_KINDS)
 LIVE_KINDS = tuple(kind for kind in TASK_FAULTS if kind != "kill under a wrong clock")
 
 WHILE_IDLE = Fault(
@@ -31,7 +33,11 @@ WHILE_IDLE = Fault(
 """So late that the run has moved all that the writer wrote before it waited: nobody asks for the executor just then."""
 
 
-@pytest.mark.parametrize(("mode", "kinds"), [("standard", KINDS), ("live", LIVE_KINDS)])
+@pytest.mark.parametrize(
+    ("mode", "kinds"),
+    [("standard", OTHERS), ("standard", KINDS), ("live", LIVE_KINDS)],
+    ids=["others", "standard", "live"],
+)
 def test_nothing_is_lost_repeated_or_disordered(
     world: World, tmp_path: Path, mode: Mode, kinds: tuple[str, ...]
 ) -> None:
@@ -54,8 +60,7 @@ def test_nothing_is_lost_repeated_or_disordered(
 def test_rows_of_snapshots_come_once_through_kills(
     world: World, tmp_path: Path, harnessed: type[SnapshotHarness], mode: Mode
 ) -> None:
-    kinds = ("kill driver", "kill at driver point", "kill at executor point", "zombie both")
-    faults = schedule(ROUNDS or len(kinds), SEED, kinds=kinds)
+    faults = schedule(ROUNDS or len(SNAPSHOT_KINDS), SEED, kinds=SNAPSHOT_KINDS)
     with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
         harness = harnessed(opened, f"snapshots_{mode}_{os.getpid()}", SEED, lambda _line: None, mode)
         try:

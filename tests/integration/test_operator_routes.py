@@ -23,6 +23,7 @@ from tests.integration.conftest import Started, World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import OneProcess, OneProcessWorld, run_locally
 from tests.integration.statements import run_sql
+from tests.unit.web.described import checked
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -71,13 +72,13 @@ class Desk:
     def get(self, path: str, status: int = 200, **parameters: Any) -> Any:
         answer = self.client.get(f"/api/v1/dags/{DAG}{path}", params=parameters)
         assert answer.status_code == status, answer.text
-        return answer.json()
+        return checked("get", path, answer)
 
     def post(self, path: str, status: int = 200, /, match: str = "*", key: str = "", **body: Any) -> Any:
         sent = {"Idempotency-Key": key or secrets.token_hex(8), "If-Match": match}
         answer = self.client.post(f"/api/v1/dags/{DAG}{path}", json=body, headers=sent)
         assert answer.status_code == status, answer.text
-        return answer.json()
+        return checked("post", path, answer)
 
 
 def _ok() -> None:

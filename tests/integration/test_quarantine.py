@@ -28,6 +28,7 @@ from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
+from tests.integration.one_process import run_locally
 from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -96,7 +97,7 @@ def desk(world: World, database: str) -> Desk:
         "INSERT INTO orders VALUES (2, 'two', 'a@b')",
         "INSERT INTO orders VALUES (3, '3', NULL)",
     )
-    world.run(desk.flow)
+    run_locally(world, desk.flow)
     assert set(desk.held()) == {('{"id":2}', "elasticsearch"), ('{"id":3}', "check")}
     assert set(desk.documents()) == {"1"}
     assert len(desk.arrived()) == 2
@@ -156,7 +157,7 @@ def settled_then_killed(real: Any) -> Any:
 def test_a_kill_in_the_middle_sends_nothing_twice(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after the sinks have the row: before the decision is stored, after that, or before the commit."""
     desk.execute("INSERT INTO orders VALUES (4, '4', NULL), (5, '5', NULL)")
-    desk.world.run(desk.flow)
+    run_locally(desk.world, desk.flow)
     desk.flow = desk.flow.model_copy(update={"checks": ()})
     kills = (
         (HeldRows, "settle", killed),
@@ -209,12 +210,12 @@ def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:
 def test_a_cut_key_update_loses_no_document_and_its_replay_takes_the_old_one_away(desk: Desk) -> None:
     whole = desk.documents()["1"]
     desk.execute("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE orders SET id = 9 WHERE id = 1")
-    desk.world.run(desk.flow)
+    run_locally(desk.world, desk.flow)
     pair = {('{"id":1}', "elasticsearch"), ('{"id":9}', "elasticsearch")}
     assert desk.documents() == {"1": whole}
     assert set(desk.held()) >= pair
     desk.execute("UPDATE orders SET note = '10' WHERE id = 9")
-    desk.world.run(desk.flow)
+    run_locally(desk.world, desk.flow)
     assert set(desk.documents()) == {"1", "9"}
     (result,) = desk.replay(cause="sink_partial_image")
     assert (result.replayed, result.held) == (2, 0)

@@ -37,6 +37,7 @@ from databus.core.state.plan import Plan, SourcePlan
 from databus.kafka.callbacks import fatal_error_raised
 from databus.runtime.plan import next_plan
 from databus.runtime.takeover.closing import ClosingOutcome, close_unwritten, open_again
+from databus.sinks.kafka import produce
 from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.session import Session
@@ -215,7 +216,9 @@ class TestZombies:
 
 
 CRASH = """
-import pickle, signal, sys
+import os, pickle, signal, sys
+from databus.sinks.kafka import produce
+produce.COMPILED_FROM, produce.ROWS_A_REPORT = int(os.environ["TEST_COMPILED_FROM"]), 0
 writer, batches = pickle.load(open(sys.argv[1], "rb"))
 def rows():
     yield from batches
@@ -242,6 +245,13 @@ def kill_in_mid_batch(
 
 
 class TestKills:
+    @pytest.fixture(autouse=True, params=[1, 10**9], ids=["compiled", "client"])
+    def handed_over(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rows go to the producer by compiled code, or by one call each."""
+        monkeypatch.setattr(produce, "COMPILED_FROM", request.param)
+        monkeypatch.setattr(produce, "ROWS_A_REPORT", 0)
+        monkeypatch.setenv("TEST_COMPILED_FROM", str(request.param))
+
     def test_a_killed_writer_is_retried_without_loss_or_repeat(self, servers: str, tmp_path: Path) -> None:
         adapter = KafkaAdapter(servers, partitions=3)
         sink = adapter.make_sink()

@@ -45,6 +45,7 @@ mirror heartbeat mirror_cdc
 doctor orders_to_kafka
 explain sink_setting
 watch --listen 127.0.0.1:9464
+stream kafka_east --listen 127.0.0.1:8470 --topics "events.*"
 alerts list
 alerts test orders_to_kafka
 segments list

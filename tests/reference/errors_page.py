@@ -14,6 +14,7 @@ from databus.core.errors.entries import (
     environment,
     sink,
     source,
+    stream,
 )
 from tests.reference.raised import codes, of_doctor_alone
 
@@ -23,6 +24,7 @@ PARTS: dict[str, dict[str, ErrorEntry]] = {
     "Checkpoint, backfill, quarantine": checkpoint.ENTRIES,
     "Flow, options, records": definition.ENTRIES,
     "Programs that read changes": consumer.ENTRIES,
+    "HTTP service over topics": stream.ENTRIES,
     "Engine, machine, TLS, sandbox": environment.ENTRIES,
 }
 MOST = 4

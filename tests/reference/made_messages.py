@@ -22,9 +22,9 @@ from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm, json_form
 from databus.runtime.direct.transaction_orders import TransactionOrders
 from databus.sinks.kafka.direct import KafkaEncoder
+from databus.sinks.kafka.produce import hand_over
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.transactions import encoded_boundaries
-from databus.sinks.kafka.writer import _produce
 from databus.sources.mysql.snapshot.chunk_form import EXCEPTIONS, ChunkHead, batch_of
 from databus.sources.mysql.snapshot.chunk_split import ChunkAddress, ChunkSplit
 from databus.testing.table_batches import Image
@@ -143,7 +143,7 @@ def messages(table: str, *, snapshot: bool = False, **options: Any) -> list[Mess
         names = pa.array([f"shop.{table}"] * rows.num_rows)
         rows = rows.append_column("route", names)  # noqa: PLW2901 - without a Route transform it is the table's name
         encoder = KafkaEncoder(sink, plan(SinkPlan(partitions=topics)), form).of_tables(schemas)
-        _produce(collected, encoder.encode(rows, 0), {})
+        hand_over(collected, encoder.encode(rows, 0), {})
     return collected.messages
 
 
@@ -155,7 +155,7 @@ def boundaries(table: str) -> list[Message]:
         everything = np.ones(rows.num_rows, np.bool_)
         orders.numbered(rows, everything, ~everything)
     found = [each for each in orders.end() if each.id.endswith(":4")]
-    _produce(collected, encoded_boundaries(found, sink, plan(SinkPlan(partitions={"cdc.transactions": 1}))), {})
+    hand_over(collected, encoded_boundaries(found, sink, plan(SinkPlan(partitions={"cdc.transactions": 1}))), {})
     return collected.messages
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from databus.connections.environment import EnvironmentConnections
 from databus.web.app import create_app
+from databus.web.flow_page import add_flow_page
 from databus.web.installation import Access, Installation
-from databus.web.operations import add_operations
+from databus.web.operations import add_operations, description
+from databus.web.trace_page import add_trace_page
 from tests.reference.pages import ROOT
 
 FILE = ROOT / "docs" / "openapi.json"
@@ -21,7 +23,9 @@ def text() -> str:
     access = Access(_none, _none, _none, _none, _none, _none, lambda *_: None)
     installation = Installation(lambda _: None, EnvironmentConnections({}), lambda *_: None)
     app = create_app(_none, _none, Path(), partial(add_operations, access=access, installation=installation))
-    described = app.openapi()
+    add_flow_page(app, _none)
+    add_trace_page(app, _none, _none, EnvironmentConnections({}))
+    described = description(app)
     described["info"]["version"] = "v1"
     return json.dumps(described, indent=1, ensure_ascii=False) + "\n"
 

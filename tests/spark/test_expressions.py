@@ -58,12 +58,15 @@ def test_operators_of_every_pair_of_types(ours: Any, fast: Any, step: int) -> No
     assert len(found.compared) > 900 // step, found.refused
 
 
-PIECES = [pytest.param(seed, 250, 200, id=f"piece-{seed}") for seed in range(1_000, 1_020)]
-"""Together 10^6 values; every tenth piece is compiled to Java, as in a batch, which takes twice as long."""
+PIECES = [
+    *(pytest.param(3, count, 40, id=f"{count}-40") for count in (20, 40)),
+    *(pytest.param(seed, 250, 200, id=f"piece-{seed}") for seed in range(1_000, 1_020)),
+]
+"""The last ones together 10^6 values; every tenth of them is compiled to Java, as in a batch, for twice as long."""
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("seed", "count", "rows"), [pytest.param(3, 40, 40, id="40-40"), *PIECES])
+@pytest.mark.parametrize(("seed", "count", "rows"), PIECES)
 def test_random_expressions(ours: Any, fast: Any, seed: int, count: int, rows: int) -> None:
     table = nasty(rows, seed=seed)
     found = differ(ours if seed % 10 == 0 else fast, Expressions(seed=seed).compiled(count, table), table)

@@ -10,12 +10,18 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Generator
+from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 _NAME = "kafka-clients"
 _OUTPUT = "kafka_clients"
+_TASKS = Path("/proc/self/task")
+_MAIN = "rdk:main\n"
+"""Name of the thread that each client of librdkafka has while it is open."""
+
 _KEPT = {"databus.sinks.kafka.session_cache": "_kept", "databus.sinks.kafka.topics.standing": "_opened"}
 
 
@@ -25,6 +31,7 @@ class OpenClients:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._files: dict[int, str] = {}
+        self._threads: frozenset[str] | None = frozenset()
         self._frozen = 0
         self._hidden: dict[int, str] = {}
         """Those that the collector was told to look at no more (`tests.collecting`) as a file ran."""
@@ -40,7 +47,11 @@ class OpenClients:
         if nextitem is None or nextitem.path != item.path:
             file = item.nodeid.partition("::")[0]
             self._look_again(file)
-            self._files = {id(client): self._files.get(id(client), file) for client in _clients()}
+            threads = _main_threads()
+            if threads is None or threads != self._threads:  # a look at all objects takes up to half a second
+                open_now = [id(client) for client in _clients() if not _is_closed(client)]
+                self._files = {client: self._files.get(client, file) for client in open_now}
+                self._threads = threads
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -84,7 +95,17 @@ def _clients() -> list[Any]:
     from confluent_kafka import cimpl
 
     kinds = (cimpl.Consumer, cimpl.Producer, cimpl._AdminClientImpl)
-    return [found for found in gc.get_objects() if issubclass(type(found), kinds)]
+    objects = gc.get_objects()
+    found = {kind for kind in set(map(type, objects)) if issubclass(kind, kinds)}
+    return list(compress(objects, map(found.__contains__, map(type, objects)))) if found else []
+
+
+def _main_threads() -> frozenset[str] | None:
+    """Return the threads of this process that stand for one open client each; None where the system tells no names."""
+    try:
+        return frozenset(task.name for task in _TASKS.iterdir() if (task / "comm").read_text() == _MAIN)
+    except OSError:  # another system, or a thread that ended just now
+        return None
 
 
 def _is_closed(client: Any) -> bool:

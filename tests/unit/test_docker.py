@@ -140,7 +140,7 @@ def test_requirements_satisfy_what_the_package_declares() -> None:
 def test_spark_image_needs_no_airflow() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [text for text in project["dependencies"] if "airflow" in text] == []
-    extras = set(project["optional-dependencies"]) - {"all", "consumer", "dev", "docs", "sandbox"}
+    extras = set(project["optional-dependencies"]) - {"all", "consumer", "dev", "docs", "sandbox", "stream"}
     asked = {
         image: set(re.findall(r"--extra (\w+)", (DOCKER / f"Dockerfile.{image}").read_text()))
         for image in ("airflow", "spark")

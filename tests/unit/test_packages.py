@@ -46,6 +46,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "schema_registry": ("registry",),
     "sinks": ("elasticsearch", "kafka", "spark"),
     "sources": ("kafka", "mysql", "spark"),
+    "stream": ("stream",),
     "testing": ("spark",),
     "transforms": ("spark",),
     "web": ("airflow",),
@@ -211,6 +212,9 @@ def consumer():
     from databus.consumer import Changes
     Changes("k:9092", "t")
 
+def stream():
+    CliRunner().invoke(app, ["stream", "k:9092"], catch_exceptions=False)
+
 def sandbox():
     CliRunner().invoke(app, ["sandbox", "status"], catch_exceptions=False)
 
@@ -220,7 +224,7 @@ asking = {
     "kafka": lambda: topic.open(connections, context),
     "elasticsearch": lambda: index.open(connections, context),
     "registry": lambda: flows["of_registry"].source.open(connections, context),
-    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, consumer, sandbox)},
+    **{f.__name__: f for f in (quality, postgres, lineage, spark, airflow, consumer, stream, sandbox)},
 }
 
 def refusal(ask):

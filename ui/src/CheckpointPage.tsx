@@ -5,6 +5,7 @@ import { get, told, when, type Checkpoint, type Entry, type Page, type ProblemFa
 import { OPERATORS } from "./operatorTheme";
 import { ProblemBox } from "./ProblemBox";
 import { THEME } from "./theme";
+import { zone } from "./times";
 
 const REFRESH_MS = 10_000;
 const SIGNS: Record<string, string> = { commit: "✓", pause: "‖", resume: "▷", rewind: "⏪", skip: "⏩", restore: "↺", adopt: "⎇", start: "▷" };
@@ -70,7 +71,7 @@ export function CheckpointPage({ dagId }: { dagId: string }) {
         </dl>
       )}
       <div className="bar">
-        <h2>History</h2>
+        <h2>History</h2><span className="note">times are {zone()}</span>
         <label className="end"><input type="checkbox" style={{ width: "auto", height: "auto" }} checked={fold} onChange={(e) => setFold(e.target.checked)} /> leave batches out</label>
       </div>
       <div className="room"><table data-testid="history">

@@ -1,11 +1,12 @@
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 
 import { address, Refused } from "./api";
 import { Chart, MARKS } from "./Chart";
 import { Failure } from "./Failure";
 import { fetchFlow, fetchOfAirflow, WINDOWS, type Batch, type FlowView, type OfAirflow, type Window } from "./flow";
 import { FlowGraph, runAddress } from "./FlowGraph";
-import { count, SIGNS, stateOf } from "./flows";
+import { SIGNS, stateOf } from "./flows";
+import { HISTORY } from "./historyTheme";
 import { bytes, number, span, useAddress } from "./page";
 import { Refresh, useRefresh } from "./refresh";
 import { THEME } from "./theme";
@@ -14,7 +15,7 @@ import { exact, time, zone } from "./times";
 const STAGES = ["plan", "read", "transform", "check", "dispatch", "commit", "record"];
 
 /** One flow: what is wrong, key figures, its graph, charts, batches, settings. */
-export function FlowPage({ dagId }: { dagId: string }) {
+export function FlowPage({ dagId, views }: { dagId: string; views: ReactNode }) {
   const [flow, setFlow] = useState<FlowView>();
   const [airflow, setAirflow] = useState<OfAirflow>();
   const [error, setError] = useState<Error>();
@@ -53,7 +54,8 @@ export function FlowPage({ dagId }: { dagId: string }) {
     : runAddress(dagId, flow.last_batch.run_id);
   return (
     <section className="databus" data-testid="databus-flow">
-      <style>{THEME}</style>
+      <style>{THEME + HISTORY}</style>
+      {views}
       {error ? <p role="alert" className="banner" data-tone="warn"><span>! <b>As of {time(flow.as_of)}.</b> Not refreshed since: {error.message}</span>
         <button type="button" className="end" onClick={again}>Try again</button></p> : null}
       <div className="bar">

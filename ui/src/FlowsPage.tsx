@@ -1,9 +1,12 @@
 import { useEffect, useRef, useState } from "react";
 
 import { address, Refused } from "./api";
-import { count, fetchDags, fetchFlows, flowsOf, SIGNS, type Dag, type Flow, type Recorded, type State } from "./flows";
+import {
+  count, fetchDags, fetchDelays, fetchFlows, flowsOf, SIGNS, type Dag, type Delays, type Flow, type Recorded, type State,
+} from "./flows";
 import { number, span, useAddress } from "./page";
 import { Refresh, useRefresh } from "./refresh";
+import { Spark } from "./Spark";
 import { Tabs } from "./Tabs";
 import { THEME } from "./theme";
 import { exact, time, zone } from "./times";
@@ -23,7 +26,7 @@ orders = Flow(
 dag = flow_dag(orders, every=timedelta(minutes=1))`;
 
 type Seen = { asOf: string; recorded: Recorded[] };
-type Dags = { dags: Dag[]; failed: Set<string>; at: number };
+type Dags = { dags: Dag[]; failed: Set<string>; at: number; delays: Delays };
 
 /** All flows that a person may see: what is wrong stands first. */
 export function FlowsPage() {
@@ -38,9 +41,9 @@ export function FlowsPage() {
   const [every, setEvery] = useRefresh(async (signal) => {
     try {
       if (Date.now() - looked.current > DAGS_MS) {
-        const found = await fetchDags(signal);
+        const [found, delays] = await Promise.all([fetchDags(signal), fetchDelays(signal)]);
         looked.current = Date.now();
-        setDags({ ...found, at: looked.current });
+        setDags({ ...found, delays, at: looked.current });
       }
       const { as_of, flows } = await fetchFlows(signal);
       setSeen({ asOf: as_of, recorded: flows });
@@ -98,12 +101,13 @@ export function FlowsPage() {
                 <tr>
                   <th scope="col">State</th><th scope="col">Flow</th><th scope="col" className="wide">Source → sinks</th>
                   <th scope="col" className="n" title="From a row's commit at its source to the batch's own, of the newest batch">Delay</th>
+                  <th scope="col" className="wide" title="Delay, by 90 seconds; the arrow compares the last six minutes with the six before">Last hour</th>
                   <th scope="col" className="n wide">Watermark</th><th scope="col" className="n" title="Over five minutes">Rows/s</th>
                   <th scope="col" className="n">Last batch</th><th scope="col" className="n">Age</th>
                   <th scope="col" className="n wide">Took</th><th scope="col" className="n">Held</th>
                 </tr>
               </thead>
-              <tbody>{shown.map((flow) => <Row key={flow.name} flow={flow} />)}</tbody>
+              <tbody>{shown.map((flow) => <Row key={flow.name} flow={flow} delays={dags.delays[flow.name]} />)}</tbody>
             </table>
           </div>
           {shown.length === 0 ? <p>No flow is like this. <button type="button" onClick={() => { setSought(""); setOnly(""); }}>Show all</button></p> : null}
@@ -113,7 +117,7 @@ export function FlowsPage() {
   );
 }
 
-function Row({ flow }: { flow: Flow }) {
+function Row({ flow, delays }: { flow: Flow; delays?: (number | null)[] }) {
   const { sign, tone } = SIGNS[flow.state];
   const r = flow.recorded;
   const about = [r?.mode === "replay" ? r.mode : "", flow.dag?.timetable_summary].filter(Boolean).join(" · ");
@@ -131,6 +135,7 @@ function Row({ flow }: { flow: Flow }) {
       </td>
       <td className="wide">{flow.dag?.description ?? ""}</td>
       <td className="n">{r?.delay_seconds == null ? "—" : span(r.delay_seconds)}</td>
+      <td className="wide">{delays ? <Spark values={delays} /> : "—"}</td>
       <td className="n wide" title={r?.watermark ? exact(r.watermark) : ""}>{r?.watermark ? time(r.watermark) : "—"}</td>
       <td className="n">{r ? number(r.rows_per_second) : "—"}</td>
       <td className="n">{r ? <a href={address(run)}>{r.last_batch.number.toLocaleString("en")}</a> : "—"}</td>

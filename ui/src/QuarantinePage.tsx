@@ -7,6 +7,7 @@ import {
 import { OPERATORS } from "./operatorTheme";
 import { ProblemBox } from "./ProblemBox";
 import { THEME } from "./theme";
+import { zone } from "./times";
 
 const STATES = ["held", "replayed", "discarded"] as const;
 type State = (typeof STATES)[number];
@@ -103,7 +104,7 @@ function Rows({ of }: { of: Page<HeldRow> | undefined }) {
           </tr>
         ))}</tbody>
       </table></div>
-      <p className="note">{of.items.length} shown{of.next ? ", the export has all" : ""} · what the flow masks or drops is hidden here, too</p>
+      <p className="note">{of.items.length} shown{of.next ? ", the export has all" : ""} · what the flow masks or drops is hidden here, too · times are {zone()}</p>
     </>
   );
 }

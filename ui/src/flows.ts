@@ -43,6 +43,13 @@ export function fetchFlows(signal: AbortSignal): Promise<{ as_of: string; flows:
   return fetchJson("databus/api/v1/flows", signal);
 }
 
+/** Delays of the last hour by flow, in spans, oldest first; null where there was no batch. */
+export type Delays = Record<string, (number | null)[]>;
+
+export async function fetchDelays(signal: AbortSignal): Promise<Delays> {
+  return (await fetchJson<{ delays: Delays }>("databus/api/v1/delays", signal)).delays;
+}
+
 /** The DAGs of flows, and of those the ones whose newest run failed. */
 export async function fetchDags(signal: AbortSignal): Promise<{ dags: Dag[]; failed: Set<string> }> {
   const [dags, failed] = await Promise.all([pages("", signal), pages("&last_dag_run_state=failed", signal)]);

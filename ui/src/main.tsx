@@ -1,6 +1,7 @@
+import { AuditPage } from "./AuditPage";
 import { CheckpointPage } from "./CheckpointPage";
-import { FlowPage } from "./FlowPage";
 import { FlowsPage } from "./FlowsPage";
+import { FlowTab } from "./FlowTab";
 import { QuarantinePage } from "./QuarantinePage";
 import { RunTab } from "./RunTab";
 import { TracePage } from "./TracePage";
@@ -18,10 +19,10 @@ export default function Databus(props: Props) {
   const address = fromAddress();
   const dagId = props.dagId ?? address.dagId;
   const runId = props.runId ?? address.runId;
-  if (!dagId) return window.location.pathname.endsWith("/plugin/databus-trace") ? <TracePage /> : <FlowsPage />;
-  const tab = /\/plugin\/databus-(checkpoint|quarantine)$/.exec(window.location.pathname)?.[1];
+  const tab = /\/plugin\/databus-(trace|audit|checkpoint|quarantine)$/.exec(window.location.pathname)?.[1];
+  if (!dagId) return tab === "trace" ? <TracePage /> : tab === "audit" ? <AuditPage /> : <FlowsPage />;
   if (tab === "checkpoint") return <CheckpointPage key={dagId} dagId={dagId} />;
   if (tab === "quarantine") return <QuarantinePage key={dagId} dagId={dagId} />;
-  if (!runId) return <FlowPage key={dagId} dagId={dagId} />;
+  if (!runId) return <FlowTab key={dagId} dagId={dagId} />;
   return <RunTab key={`${dagId}/${runId}`} dagId={dagId} runId={runId} />;
 }

@@ -1,4 +1,5 @@
 import { address } from "./api";
+import { time as shown } from "./times";
 
 /** A refusal as RFC 9457 has it; what changed stands with a stale version. */
 export type ProblemFacts = {
@@ -76,6 +77,7 @@ export function told(error: unknown): ProblemFacts {
   return { status: 0, title: "No answer", detail: `No answer: ${(error as Error).message}`, retryable: true };
 }
 
+/** A time in the zone that was chosen in the host. */
 export function when(time: string | null | undefined): string {
-  return time ? `${time.slice(0, 19).replace("T", " ")} UTC` : "–";
+  return time ? shown(time) : "–";
 }

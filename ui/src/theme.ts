@@ -22,7 +22,7 @@ export const THEME = `
 .databus tr[data-tone=bad]{background:var(--red-bg);box-shadow:inset 4px 0 var(--red)}.databus tr[data-tone=warn]{background:var(--amber-bg);box-shadow:inset 4px 0 var(--amber)}
 .databus [data-tone=bad] .state{color:var(--red)}.databus [data-tone=warn] .state{color:var(--amber)}.databus [data-tone=work] .state{color:var(--cyan)}
 .databus [data-tone=good] .sign{color:var(--green)}.databus [data-tone=good] .state,.databus [data-tone=calm] .state{font-weight:400}
-.databus .why{white-space:normal;max-width:44em}.databus .why b{color:var(--fg)}
+.databus .spark{display:inline-flex;align-items:center;gap:4px;min-height:24px}.databus .why{white-space:normal;max-width:44em}.databus .why b{color:var(--fg)}
 .databus pre{background:var(--muted);padding:16px;border-radius:8px;overflow-x:auto;font-size:13px}
 .databus h1{font-size:20px;font-weight:600}.databus [role=alert]{color:var(--red)}
 .databus h2{font-size:16px;font-weight:600}.databus h3{font-size:14px;font-weight:600}.databus p,.databus dl,.databus ul,.databus ol{margin:0}

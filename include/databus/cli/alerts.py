@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served_of, server
 from databus.cli.terminal.exits import ERROR, OK, USAGE
 from databus.cli.terminal.options import (
     Dags,
@@ -20,11 +23,13 @@ from databus.cli.terminal.options import (
 from databus.cli.terminal.output import ERR, Format, show_rows
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
 from databus.core.errors.root import DatabusError
-from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.flows.discovery import discover, find_flow
 from databus.ops.health.alerts import channels_of
-from databus.ops.health.status import FlowLook
+from databus.ops.health.raised_alerts import raised_alerts
+
+if TYPE_CHECKING:
+    from databus.cli.server.client import ServedFlow
 
 app = typer.Typer(help="List raised alerts, and test their channels.", no_args_is_help=True)
 
@@ -41,15 +46,24 @@ def list_alerts(
     A flow that cannot be looked at is named with its cause, and hides no other: exit code 2 for a missing connection
     or a file that is not readable, 4 for a server that does not answer.
     """
-    named, broken = ([find_flow(flow, dags, dags=False)], []) if flow else discover(dags, dags=False)
-    tell_unreadable(broken)
+    looks: dict[str, Callable[[], list[dict[str, Any]]]]
+    broken: Sequence[object]
+    if server() is not None:
+        flows, broken = served_of([flow] if flow else [])
+        looks = {each.name: partial(_rows_there, each, every=every) for each in flows}
+    else:
+        named, unread = ([find_flow(flow, dags, dags=False)], []) if flow else discover(dags, dags=False)
+        tell_unreadable(unread)
+        where, settings = connection_source(), Settings.from_environment()
+        looks = {f.flow.name: partial(raised_alerts, f.flow, where, settings, every=every) for f in named}
+        broken = unread
     rows: list[dict[str, Any]] = []
     away: dict[str, DatabusError] = {}
-    for spec in (found.flow for found in named):
+    for name, look in looks.items():
         try:
-            rows += _rows(spec, every=every)
+            rows += look()
         except DatabusError as error:
-            away[spec.name] = error
+            away[name] = error
     columns = ("flow", "alert", "on", "since", "number", "owed_to")
     shown = (*columns, "problem") if any(row["problem"] for row in rows) else columns
     show_rows(rows, shown, output, empty="no alerts" if not away else "no alerts that can be read")
@@ -57,21 +71,9 @@ def list_alerts(
         raise typer.Exit(code)
 
 
-def _rows(spec: Flow, *, every: bool) -> list[dict[str, Any]]:
-    with FlowLook(spec, connection_source(), Settings.from_environment()) as look:
-        return [
-            {
-                "flow": spec.name,
-                "alert": key,
-                "on": None if noted.problem else noted.state.raised,
-                "since": noted.state.since.isoformat(timespec="seconds") if noted.state.since else None,
-                "number": None if noted.problem else noted.state.number,
-                "owed_to": ", ".join(sorted({c for owed in noted.state.owed for c in owed.channels})),
-                "problem": noted.problem,
-            }
-            for key, noted in sorted(look.store.alert_book().load(spec.name).items())
-            if every or noted.state.raised or noted.state.owed or noted.problem
-        ]
+def _rows_there(flow: ServedFlow, *, every: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = flow.get("/alerts", all=every)["alerts"]
+    return found
 
 
 @app.command("test")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served, served_of, server
 from databus.cli.terminal.exits import ERROR, LAG, OK, USAGE, exit_code
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, opened, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, Format, show_rows
+from databus.core.errors.config import ConfigError
 from databus.core.errors.entries import more_of
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Level
-from databus.ops.flows.discovery import BrokenFile, discover, find_flow
+from databus.ops.flows.discovery import discover, find_flow
 
 if TYPE_CHECKING:
+    from databus.cli.server.client import ServedFlow
     from databus.ops.health.lag import FlowLag
 
 Flows = Annotated[
@@ -53,15 +58,19 @@ def lag(
     """
     from databus.ops.health.lag import measure_each
 
-    specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
-    broken: list[BrokenFile] = []
-    if not specs:
-        found, broken = discover(dags, dags=False)
-        specs = [f.flow for f in found]
-        tell_unreadable(broken)
-    source = connection_source()
+    broken: Sequence[object] = ()
+    measured_now: Callable[[], list[FlowLag]]
+    if server() is not None:
+        measured_now, broken = _measured_there(flows or ())
+    else:
+        specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
+        if not specs:
+            found, unread = discover(dags, dags=False)
+            specs, broken = [f.flow for f in found], unread
+            tell_unreadable(unread)
+        measured_now = partial(measure_each, specs, connection_source())
     for look in count():
-        measured = measure_each(specs, source)
+        measured = measured_now()
         rows = [
             {
                 "flow": m.flow,
@@ -92,6 +101,21 @@ def lag(
         if watch is None or late or (unknown and all(m.error for m in measured)):
             raise typer.Exit(LAG if late else unknown or (USAGE if broken else OK))
         time.sleep(watch)
+
+
+def _measured_there(names: Sequence[str]) -> tuple[Callable[[], list[FlowLag]], Sequence[object]]:
+    """Return what has a server measure flows, all that may be seen where none is named, and those it cannot read."""
+    flows, unread = served_of(names)
+    return lambda: [_lag_there(flow) for flow in flows], unread
+
+
+def _lag_there(flow: ServedFlow) -> FlowLag:
+    from databus.ops.health.lag import FlowLag, lag_of
+
+    try:
+        return lag_of(flow.get("/lag"))
+    except DatabusError as error:
+        return FlowLag(flow.name, None, None, None, error=error)
 
 
 def _tell_unknown(measured: Sequence[FlowLag]) -> int:
@@ -125,6 +149,10 @@ def peek(
     from databus.ops.decode.row_lines import printable
     from databus.ops.runs import preview
 
+    if (there := served(flow)) is not None:
+        for line in there.lines("/peek", **{"from": start}, rows=rows):
+            OUT.print(line, markup=False, soft_wrap=True)
+        return
     with opened(flow, dags, records=False, places={"--from": start}) as (spec, services):
         for row in preview.peek(spec, services, start, rows):
             OUT.print(printable(row), markup=False, soft_wrap=True)
@@ -141,21 +169,31 @@ def doctor(
 
     Without FLOW only this machine is examined; with it the flow's servers too. Exit code 1 when something is missing.
     """
-    from databus.ops.health.doctor import examine_environment, examine_flow, worst
+    from databus.ops.health.doctor import examine_environment, examine_flow
 
-    findings = examine_environment()
-    if flow is not None:
-        findings += examine_flow(find_flow(flow, dags, dags=False).flow, connection_source())
+    if server() is not None:
+        rows = _findings_there(flow)
+    else:
+        findings = examine_environment()
+        if flow is not None:
+            findings += examine_flow(find_flow(flow, dags, dags=False).flow, connection_source())
+        rows = [finding.to_json() for finding in findings]
     if output is Format.TABLE:  # what is to mend stands last, next to the prompt
-        findings = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
-    rows = [
-        {"level": str(f.level), "subject": f.subject, "found": f.message, "what_to_do": f.hint, "code": f.code}
-        for f in findings
-    ]
+        rows = sorted(rows, key=lambda row: tuple(Level).index(row["level"]))
     show_rows(rows, ("level", "subject", "found", "what_to_do"), output)
     if output is Format.TABLE:
-        bad = sum(f.level is Level.ERROR for f in findings)
-        ERR.print(f"{len(findings)} looked at, {bad} to mend", style="red" if bad else "green")
-        if codes := dict.fromkeys(f.code for f in findings if f.level is not Level.OK and more_of(f.code)):
+        bad = sum(row["level"] == Level.ERROR for row in rows)
+        ERR.print(f"{len(rows)} looked at, {bad} to mend", style="red" if bad else "green")
+        if codes := dict.fromkeys(row["code"] for row in rows if row["level"] != Level.OK and more_of(row["code"])):
             ERR.print(f"more: databus explain {' | '.join(codes)}", style="dim", markup=False, soft_wrap=True)
-    raise typer.Exit(ERROR if worst(findings) is Level.ERROR else OK)
+    raise typer.Exit(ERROR if any(row["level"] == Level.ERROR for row in rows) else OK)
+
+
+def _findings_there(flow: str | None) -> list[dict[str, Any]]:
+    if flow is None or (there := served(flow)) is None:
+        raise ConfigError(
+            "without FLOW `databus doctor` examines this machine, not the server",
+            hint="Name a flow, or leave --server out (and DATABUS_SERVER unset).",
+        )
+    found: list[dict[str, Any]] = there.get("/doctor")["findings"]
+    return found

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
-from datetime import timedelta
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served, served_flows, server
 from databus.cli.terminal.exits import OK, UNREACHABLE, USAGE
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
@@ -20,14 +19,12 @@ from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.option_texts import exact_duration
 from databus.core.settings import Settings
-from databus.core.spec import Spec
-from databus.core.stored_options import stored_options
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.flows.discovery import builds_dags, discover, find_flow
 from databus.ops.flows.graph import graph_of, mermaid
 from databus.ops.flows.shared_topics import shared_transaction_topics
+from databus.ops.flows.written import as_written_by_people, listed
 from databus.ops.health.packages import missing_packages
 from databus.ops.mirror.loops import problems
 
@@ -35,26 +32,23 @@ _NONE = "no flows: no Python file of the DAG folder makes one"
 _NO_DAGS = "Airflow is not installed here: flows are validated without their DAGs"
 _NONE_READABLE = "no flow is readable"
 _WORST = ("ok", "warn", "error")
-_MOST_ENTRIES = 10
-"""Entries of a mapping, such as a Lookup's table, that are shown."""
-
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
     """List the flows of the DAG folder."""
+    columns = ("flow", "source", "sinks", "file")
+    if (there := server()) is not None:
+        known, unread = served_flows(there)
+        rows = [{name: item[name] for name in columns} for item in known]
+        show_rows(rows, columns, output, empty="no flows that you may see")
+        if unread:
+            raise typer.Exit(USAGE)
+        return
     found, broken = discover(dags, dags=False)
-    rows = [
-        {
-            "flow": f.flow.name,
-            "source": f"{f.flow.source.kind} {', '.join(f.flow.source.datasets())}".strip(),
-            "sinks": ", ".join(f"{s.kind} {' '.join(s.datasets())}".strip() for s in f.flow.sinks),
-            "file": str(f.file),
-        }
-        for f in found
-    ]
-    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty=_NONE_READABLE if broken else _NONE)
+    rows = [listed(f.flow, str(f.file)) for f in found]
+    show_rows(rows, columns, output, empty=_NONE_READABLE if broken else _NONE)
     tell_unreadable(broken)
     if broken:
         ERR.print("`databus flows validate` says what to do.", style="dim")
@@ -77,36 +71,15 @@ def show(
     """
     from databus.ops.flows.lanes import lane_of, lanes_now
 
+    if (there := served(flow)) is not None:
+        told = there.get("/definition")
+        lane = there.get("/lanes")["lanes"] if connect else told["lane_taken"]
+        show_one({"file": told["file"], **told["options"], "lane_taken": lane}, output)
+        return
     found = find_flow(flow, dags, dags=False)
     shown: dict[str, Any] = {"file": str(found.file), **as_written_by_people(found.flow)}
     shown["lane_taken"] = lanes_now(found.flow, connection_source()) if connect else lane_of(found.flow)
     show_one(shown, output)
-
-
-def as_written_by_people(spec: Spec) -> dict[str, Any]:
-    """Return a spec's options as a DAG file names them, with its kind; for people, and not read back.
-
-    Options that `to_json` leaves out are left out. A duration is text such as "6 h"; other values are plain JSON.
-    """
-    names = {how.name: how.option for how in stored_options(type(spec)).values()}
-    found = {names.get(name, name): stored for name, stored in spec.to_json().items()}
-    shown = {option: _shown(getattr(spec, option, stored), stored) for option, stored in found.items()}
-    return {option: value for option, value in shown.items() if option != "kind" or value}
-
-
-def _shown(value: Any, stored: Any) -> Any:
-    if isinstance(value, Spec):
-        return as_written_by_people(value)
-    if isinstance(value, tuple) and value and all(isinstance(part, Spec) for part in value):
-        return [as_written_by_people(part) for part in value]
-    if isinstance(value, timedelta):
-        return exact_duration(value)
-    if isinstance(value, Mapping) and len(value) > _MOST_ENTRIES:
-        some = dict(list(value.items())[:_MOST_ENTRIES])
-        return {**some, "…": f"{len(value) - _MOST_ENTRIES} more"}
-    if isinstance(value, str) and not isinstance(value, Enum):
-        return value  # where the stored value is a former one
-    return stored
 
 
 @app.command()
@@ -239,10 +212,15 @@ def graph(
     dags: Dags = None,
 ) -> None:
     """Draw a flow as a Mermaid graph."""
-    drawn = graph_of(find_flow(flow, dags, dags=False).flow)
-    if form == "json":
-        show_one(asdict(drawn), Format.JSON)
-    elif form == "mermaid":
-        OUT.print(mermaid(drawn), markup=False, soft_wrap=True)
-    else:
+    if form not in ("json", "mermaid"):
         raise typer.BadParameter("known formats: mermaid, json", param_hint="--format")
+    if (there := served(flow)) is not None:
+        told = there.get("/graph")
+        facts, text = told["graph"], told["mermaid"]
+    else:
+        drawn = graph_of(find_flow(flow, dags, dags=False).flow)
+        facts, text = asdict(drawn), mermaid(drawn)
+    if form == "json":
+        show_one(facts, Format.JSON)
+    else:
+        OUT.print(text, markup=False, soft_wrap=True)

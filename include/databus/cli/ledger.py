@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from databus.cli.server.choice import served
 from databus.cli.terminal.exits import ERROR
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import ERR, OUT, Format, show_one, show_rows
 from databus.cli.terminal.places import place
-from databus.ops.ledger.show import read_ledger, summary
-from databus.ops.ledger.verify import Verification, verify
+from databus.core.positions.gaps import Gap
+from databus.ops.ledger.show import problems_of, read_ledger, summary
+from databus.ops.ledger.verify import verify
 
 _SPAN = ("from", "to", "kind", "batches", "bytes", "read", "filtered", "quarantined", "dispatched")
 
@@ -40,15 +42,22 @@ def ledger(
     A row that one of several sinks refused counts as quarantined; what each sink took and refused stands beside.
     Statements (TRUNCATE, DDL) are rows of the log as well: a table of their own, and at a search sink no documents.
     """
-    with opened(flow, dags) as (spec, services):
-        verification = verify(spec, services, last) if check else None
-        state = verification.state if verification else read_ledger(spec, services)
-    shown = summary(state)
+    if (there := served(flow)) is not None:
+        shown = there.get("/ledger/verification", last=last) if check else there.get("/ledger")
+    else:
+        with opened(flow, dags) as (spec, services):
+            verification = verify(spec, services, last) if check else None
+            state = verification.state if verification else read_ledger(spec, services)
+        told = verification.to_json() if verification else {"problems": problems_of(state)}
+        shown = {**summary(state), **told}
+    problems = shown["problems"]
     if output is Format.TABLE:
         spans = shown.pop("spans")
         tables, sinks = shown.pop("tables"), shown.pop("sinks")
-        shown["gaps"] = [f"{place(g.start)} → {place(g.end)}: {g.cause}, {g.decision}" for g in state.gaps]
-        shown["pending"] = [f"{p.xid}, prepared at {p.file}:{p.start_pos}" for p in state.ledger.pending]
+        del shown["problems"]
+        looked_at, _ = shown.pop("looked_at", ()), shown.pop("sound", None)
+        shown["gaps"] = [_gap(Gap.from_json(gap)) for gap in shown["gaps"]]
+        shown["pending"] = [f"{xid}, prepared at {file}:{start}" for xid, file, start, _ in shown["pending"]]
         later = tuple(name for name in ("superseded", "snapshot") if any(name in row for row in tables.values()))
         show_one(shown, output)
         OUT.print()
@@ -61,20 +70,17 @@ def ledger(
         columns = ("sink", "dispatched", *applied, "rejected")
         OUT.print()
         show_rows(by_sink, columns, output, empty="no sink has taken or refused a row")
-        _tell(verification, [str(problem) for problem in state.ledger.problems])
+        for looked in looked_at:
+            ERR.print(f"looked at {looked['subject']}: {looked['what']}", style="dim", markup=False)
+        for found in problems:
+            ERR.print(f"DOES NOT ADD UP  {found['subject']}: {found['problem']}", style="red", markup=False)
+        if check and not problems:
+            ERR.print("sound: everything that was looked at adds up", style="green")
     else:
-        problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]
-        show_one({**shown, **(verification.to_json() if verification else {"problems": problems})}, output)
-    if verification.problems if verification else state.ledger.problems:
+        show_one(shown, output)
+    if problems:
         raise typer.Exit(ERROR)
 
 
-def _tell(verification: Verification | None, problems: list[str]) -> None:
-    if verification is not None:
-        for subject, what in verification.looked_at:
-            ERR.print(f"looked at {subject}: {what}", style="dim", markup=False)
-        problems = [str(problem) for problem in verification.problems]
-    for problem in problems:
-        ERR.print(f"DOES NOT ADD UP  {problem}", style="red", markup=False)
-    if verification is not None and not problems:
-        ERR.print("sound: everything that was looked at adds up", style="green")
+def _gap(gap: Gap) -> str:
+    return f"{place(gap.start)} → {place(gap.end)}: {gap.cause}, {gap.decision}"

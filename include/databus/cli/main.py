@@ -6,10 +6,12 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
 
+from databus.cli.server.choice import TOKEN_FILE, choose
 from databus.cli.terminal.exits import MEANINGS, exit_code
 from databus.cli.terminal.lazy_commands import LazyCommands
 from databus.cli.terminal.output import ERR, print_advice
@@ -44,6 +46,7 @@ PANELS: dict[str, dict[str, str]] = {
         "doctor": "diagnostics:doctor",
         "explain": "explain:explain",
         "watch": "watch:watch",
+        "stream": "stream:stream",
         "alerts": "alerts:app",
         "segments": "segments:app",
         "records": "records:app",
@@ -65,7 +68,7 @@ class Commands(LazyCommands):
     }
     panels: ClassVar[dict[str, str]] = {name: panel for panel, commands in PANELS.items() for name in commands}
     renamed: ClassVar[dict[str, str]] = {"claim": "large-value"}
-    extras: ClassVar[dict[str, str]] = {"sandbox": "sandbox", "bench": "sandbox"}
+    extras: ClassVar[dict[str, str]] = {"sandbox": "sandbox", "bench": "sandbox", "stream": "stream"}
 
 
 _SERVERS = "" if lacking("sandbox") else "`databus sandbox up`, "
@@ -101,6 +104,26 @@ def _root(
     debug: Annotated[
         bool, typer.Option("--debug", help="Log at level DEBUG, and print the traceback of an error.")
     ] = False,
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            help="Address of Airflow: verbs ask its API, and need no reach to a flow's servers.",
+            envvar="DATABUS_SERVER",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help="With --server: file of the login's token, instead of DATABUS_SERVER_TOKEN.",
+            envvar=TOKEN_FILE,
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -111,6 +134,7 @@ def _root(
     # It warns of each request without an answer, with a traceback: our errors say it.
     logging.getLogger("opensearch").setLevel(logging.NOTSET if verbose or debug else logging.ERROR)
     _state["debug"] = debug
+    choose(server, token_file)
 
 
 _state = {"debug": False}

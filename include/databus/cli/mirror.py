@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from databus.cli.server.choice import served
 from databus.cli.terminal.lazy_commands import old_verb
 from databus.cli.terminal.options import Dags, Execute, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
@@ -37,6 +39,9 @@ def translate(  # noqa: PLR0913, PLR0917 - one parameter per option
     output: Output = Format.TABLE,
 ) -> None:
     """Translate a consumer's offset to the other side."""
+    if (there := served(flow)) is not None:
+        show_one(there.get("/mirror/translate", topic=topic, partition=partition, offset=offset, back=back), output)
+        return
     with opened(flow, dags) as (spec, services):
         (to_topic, to_partition), found = translated(spec, services, (topic, partition), offset, back=back)
     show_one({"topic": to_topic, "partition": to_partition, "offset": found}, output)
@@ -121,22 +126,19 @@ def lag(
 
     `held back` counts records behind a transaction that is still open at the source: they cannot be read yet.
     """
-    with opened(flow, dags) as (spec, services):
-        sink = mirror_sink(spec)
-        found = measure_partitions(spec, services)
-    rows = [
-        {
-            "topic": one.topic,
-            "partition": one.partition,
-            "target": sink.target(one.topic),
-            "records": one.records,
-            "seconds": one.seconds,
-            "held_back": one.held_back,
-        }
-        for one in found
-        if one.records or one.held_back or not behind
-    ]
     columns = ("topic", "partition", "target", "records", "seconds", "held_back")
+    if (there := served(flow)) is not None:
+        told = there.get("/mirror/partitions", behind=behind)["partitions"]
+    else:
+        with opened(flow, dags) as (spec, services):
+            sink = mirror_sink(spec)
+            found = measure_partitions(spec, services)
+        told = [
+            {**vars(one), "target": sink.target(one.topic)}
+            for one in found
+            if one.records or one.held_back or not behind
+        ]
+    rows = [{name: one[name] for name in columns} for one in told]
     show_rows(rows, columns, output, empty="nothing is behind")
 
 
@@ -146,6 +148,11 @@ def heartbeat(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) 
 
     Everything that the source wrote before it is on the target.
     """
+    if (there := served(flow)) is not None:
+        told = there.get("/mirror/heartbeat")
+        at = told["written_at"] and datetime.fromisoformat(told["written_at"])
+        show_one({**told, "written_at": at}, output)
+        return
     with opened(flow, dags) as (spec, services):
         seen = newest_heartbeat(spec, services)
     show_one({"flow": flow, "written_at": seen.written_at, "age_seconds": seen.age_s}, output)

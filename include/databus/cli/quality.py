@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served
 from databus.cli.terminal.options import Dags, FlowName, Output
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.settings import Settings
@@ -28,24 +29,28 @@ def quality(
     from databus.records.quality.trend import newest_runs, trends
     from databus.records.store import RecordStore
 
-    with RecordStore(Settings.from_environment().records_url) as store:
-        runs = newest_runs(store, flow, last)
-    if not runs:
-        find_flow(flow, dags, dags=False)  # refuses a name that is none; of a flow that is gone results may be left
-    found = trends(runs)
+    if (there := served(flow)) is not None:
+        told = there.get("/quality", last=last)
+        runs, found = told["runs"], told["latest"]
+    else:
+        with RecordStore(Settings.from_environment().records_url) as store:
+            results = newest_runs(store, flow, last)
+        if not results:
+            find_flow(flow, dags, dags=False)  # refuses a name that is none; of a flow that is gone results may be left
+        runs, found = [run.to_json() for run in results], trends(results)
     if output is not Format.TABLE:
-        show_one({"flow": flow, "runs": [run.to_json() for run in runs], "latest": found}, output)
+        show_one({"flow": there.name if there else flow, "runs": runs, "latest": found}, output)
         return
     rows = [{**each, "state": _state(each), "trend": sparkline(each["trend"])} for each in found]
     show_rows(
         rows, ("state", "name", "table", "action", "evaluated", "violations", "trend"), output, empty="no results"
     )
     columns = ("run_id", "evaluated_at", "success", "worst", "evaluated", "violations")
-    show_rows([run.to_json() for run in runs[:5]], columns, output, empty="no run was judged yet")
+    show_rows(runs[:5], columns, output, empty="no run was judged yet")
     for each in found:
         if each["error"]:
             ERR.print(f"not judged: {each['name']}: {each['error']}", style="yellow", markup=False)
-    if runs and (page := runs[0].to_json()["data_docs"]):
+    if runs and (page := runs[0]["data_docs"]):
         ERR.print(f"Data Docs: {page}", markup=False, soft_wrap=True)
 
 

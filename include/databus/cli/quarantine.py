@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from databus import __version__
+from databus.cli.server.choice import served
+from databus.cli.server.problems import problem_error
 from databus.cli.terminal.exits import exit_code_of_rows
 from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import (
@@ -35,9 +37,11 @@ from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
-from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity
+
+if TYPE_CHECKING:
+    from databus.cli.server.client import ServedFlow
 
 app = typer.Typer(help="List, replay or discard rows in quarantine.", no_args_is_help=True)
 
@@ -79,6 +83,12 @@ class Held:
         """The rows, as the records select them."""
         return Selection(HeldState.HELD, self.stage, self.table, tuple(self.event or ()), self.cause)
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The rows, as the routes take a choice."""
+        given = {"stage": self.stage, "table": self.table, "cause": self.cause, "events": self.event or None}
+        return {name: value for name, value in given.items() if value is not None}
+
 
 _PREVIEWED = 20
 """Rows that the table of a preview shows."""
@@ -100,13 +110,17 @@ def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Stderr says when more rows match than --limit lets through, whatever the format.
     """
-    with opened(flow, shown.dags) as (spec, services):
-        wanted = Selection(only.state, stage, table, (), cause, limit + 1)
-        quarantine.require_known(spec, services, wanted)
-        rows = quarantine.select(spec, services, wanted)
-        count = quarantine.tally(spec, services)
+    if (there := served(flow)) is not None:
+        rows = _held_there(there, only.state, stage=stage, table=table, cause=cause, limit=limit + 1)
+        count = there.get("/quarantine", limit=1)["tally"]
+    else:
+        with opened(flow, shown.dags) as (spec, services):
+            wanted = Selection(only.state, stage, table, (), cause, limit + 1)
+            quarantine.require_known(spec, services, wanted)
+            rows = [row.to_json() for row in quarantine.select(spec, services, wanted)]
+            count = quarantine.tally(spec, services)
     listed = rows[:limit]
-    show_rows([row.to_json() for row in listed], _COLUMNS, shown.output, empty="no rows")
+    show_rows(listed, _COLUMNS, shown.output, empty="no rows")
     if len(listed) < len(rows):
         ERR.print(f"NOT ALL: the first {counted(limit, 'row')}; more match, raise --limit.", style="yellow")
     ERR.print(", ".join(_counted(name, by_stage) for name, by_stage in sorted(count.items())) or "quarantine is empty")
@@ -126,20 +140,28 @@ def show(
     shown: Shown,
 ) -> None:
     """Show all that is known of a row, with its payload."""
-    with opened(flow, shown.dags) as (spec, services):
-        rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
+    if (there := served(flow)) is not None:
+        rows = _held_there(there, None, event=[event])
+    else:
+        with opened(flow, shown.dags) as (spec, services):
+            found = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
+        rows = [row.to_json() for row in found]
     if not rows:
         raise ConfigError(
             f"flow {flow} has no row {event!r} in quarantine", hint=f"`databus quarantine list {flow}` names them."
         )
     for row in rows:
-        show_one(row.to_json(), shown.output)
+        show_one(row, shown.output)
 
 
 @app.command()
 @grouped
 def export(flow: FlowName, only: InState, stage: Stage = None, table: Table = None, dags: Dags = None) -> None:
     """Print rows as JSON lines, with their payload."""
+    if (there := served(flow)) is not None:
+        for told in there.lines("/quarantine/held", state=_state(only.state), stage=stage, table=table):
+            OUT.print(json.dumps(json.loads(told), ensure_ascii=False), markup=False, soft_wrap=True)
+        return
     with opened(flow, dags) as (spec, services):
         wanted = Selection(only.state, stage, table)
         quarantine.require_known(spec, services, wanted)
@@ -156,15 +178,18 @@ def replay(flow: FlowName, held: Held, change: AmendmentOptions, shown: Shown, s
     A row that a check or a sink refuses again stays in quarantine: with --execute exit code 7. It is 1 when rows of
     some batches cannot be replayed as things are; the others are replayed first.
     """
-    wanted = held.selection
+    wanted, what = held.selection, "a replay of rows in quarantine"
+    if (there := served(flow)) is not None:
+        _replay_there(there, held, change, shown)
+        return
     with opened(flow, shown.dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
         if not change.execute:
             rows = quarantine.select(spec, services, wanted)
             _preview([row.to_json() for row in rows], flow, shown.output)
-            _warn_of(refusals(spec, services, rows))
+            _warn_of([one.to_json() for one in refusals(spec, services, rows)])
             return
-        said = Attribution(operator(), change.reason, change.accept, "a replay of rows in quarantine")
+        said = Attribution(operator(), change.reason, change.accept, what)
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         try:
             done = replay_rows(spec, services, (spark_session(spark), identity), wanted, said)
@@ -176,12 +201,47 @@ def replay(flow: FlowName, held: Held, change: AmendmentOptions, shown: Shown, s
     raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
-def _warn_of(refused: Sequence[ReplayRefusal]) -> None:
+def _replay_there(there: ServedFlow, held: Held, change: AmendmentOptions, shown: Shown) -> None:
+    chosen = held.chosen
+    seen = there.preview("quarantine", {"action": "replay", **chosen})
+    if not change.execute:
+        _preview(_chosen_there(there, held), there.name, shown.output)
+        _warn_of(seen["refused"])
+        if not seen["judged"]:
+            ERR.print("So many rows are not judged before they are replayed.", style="dim")
+        return
+    Attribution(operator(), change.reason, what="a replay of rows in quarantine")  # refused without a reason
+    asked = {**chosen, "rows": seen["rows"], "upto": seen["upto"], "accept": change.accept, "reason": change.reason}
+    answer = there.act("/quarantine/replay", asked)
+    told = [{**one, "sinks": {name: SinkCounts(**of) for name, of in one["sinks"].items()}} for one in answer["result"]]
+    done = [ReplayResult(**one) for one in told]
+    if (refused := answer["refused"]) is not None:
+        _show_replays(done, shown.output)
+        raise problem_error(409, {**refused, "detail": refused["why"]})
+    _show_replays(done, shown.output)
+    raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
+
+
+def _held_there(there: ServedFlow, state: HeldState | None, **wanted: Any) -> list[dict[str, Any]]:
+    """Return rows in quarantine as a server shows them."""
+    return [json.loads(line) for line in there.lines("/quarantine/held", state=_state(state), **wanted)]
+
+
+def _chosen_there(there: ServedFlow, held: Held) -> list[dict[str, Any]]:
+    wanted = {"stage": held.stage, "table": held.table, "cause": held.cause, "event": held.event}
+    return _held_there(there, HeldState.HELD, **wanted)
+
+
+def _state(state: HeldState | None) -> str:
+    return "all" if state is None else str(state)
+
+
+def _warn_of(refused: Sequence[Mapping[str, Any]]) -> None:
     """Name on stderr the rows of a preview that would be refused as things are."""
     for one in refused:
-        rows = f"batch {one.batch} ({counted(one.rows, 'row')})"
-        ERR.print(f"{rows} would be refused: {one.error.message}", style="yellow", markup=False, soft_wrap=True)
-    for hint in dict.fromkeys(one.error.hint for one in refused):
+        rows = f"batch {one['batch']} ({counted(one['rows'], 'row')})"
+        ERR.print(f"{rows} would be refused: {one['why']}", style="yellow", markup=False, soft_wrap=True)
+    for hint in dict.fromkeys(str(one["hint"]) for one in refused):
         print_advice(hint)
 
 
@@ -199,13 +259,22 @@ def discard(flow: FlowName, held: Held, change: ChangeOptions, shown: Shown) -> 
 
     They are not replayed any more.
     """
-    wanted = held.selection
+    wanted, what = held.selection, "the decision to discard rows in quarantine"
+    if (there := served(flow)) is not None:
+        seen = there.preview("quarantine", {"action": "discard", **held.chosen})
+        if not change.execute:
+            _preview(_chosen_there(there, held), there.name, shown.output)
+            return
+        Attribution(operator(), change.reason, what=what)  # refused without a reason, before anything is asked
+        asked = {**held.chosen, "rows": seen["rows"], "upto": seen["upto"], "reason": change.reason}
+        show_one({"flow": there.name, **there.act("/quarantine/discard", asked)["result"]}, shown.output)
+        return
     with opened(flow, shown.dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
         if not change.execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, shown.output)
             return
-        said = Attribution(operator(), change.reason, what="the decision to discard rows in quarantine")
+        said = Attribution(operator(), change.reason, what=what)
         count = quarantine.discard(spec, services, wanted, said)
     show_one({"flow": flow, "discarded": count}, shown.output)
 

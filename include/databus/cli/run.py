@@ -10,6 +10,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from databus import __version__
+from databus.cli.server.choice import served
 from databus.cli.terminal.exits import exit_code_of_rows
 from databus.cli.terminal.options import Dags, FlowName, Output, Spark, opened, spark_session
 from databus.cli.terminal.output import ERR, Format, show_one
@@ -28,30 +29,12 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
     """Show the range of the next batch; nothing is written."""
     from databus.ops.runs.preview import preview
 
+    if (there := served(flow)) is not None:
+        show_one(there.get("/plan"), output)
+        return
     with opened(flow, dags, records=False) as (spec, services):
         seen = preview(spec, services)
-    if seen.next is None:
-        beside = {"snapshot": seen.snapshot} if seen.snapshot else {}
-        note = "nothing new in the log" if seen.snapshot else "nothing new at the source"
-        show_one({"flow": flow, "next": None, **beside, "note": note}, output)
-        return
-    show_one(
-        {
-            "flow": flow,
-            "range": str(seen.next.range),
-            "unfinished": seen.pending is not None,
-            "rows": seen.next.rows,
-            "bytes": seen.next.bytes,
-            "tables": sorted({t.full_name for t in seen.next.tables}),
-            "lane": seen.lanes,
-            "outputs": seen.outputs,
-            "profiles": seen.profiles,
-            "sinks_behind": seen.behind,
-            "more_follows": seen.next.more,
-            **({"snapshot": seen.snapshot} if seen.snapshot else {}),
-        },
-        output,
-    )
+    show_one(seen.to_json(), output)
 
 
 def run(  # noqa: PLR0913, PLR0917 - one parameter per option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from databus.binlog.segments.retention import KeepLimit
+from databus.cli.server.choice import require_served
 from databus.cli.terminal.lazy_commands import tell_renamed
 from databus.cli.terminal.options import Output
 from databus.cli.terminal.output import OUT, Format, show_rows, stdout_for_data
@@ -45,6 +46,7 @@ def segments(
         if prune or execute or keep is not None or output is not Format.TABLE:
             raise typer.BadParameter(f"write options behind `{context.invoked_subcommand}`, not before it")
         return
+    require_served("segments prune" if prune else "segments list")
     if execute and not prune:
         raise typer.BadParameter("--execute goes with --prune")
     tell_renamed("segments --prune" if prune else "segments", "segments prune" if prune else "segments list")

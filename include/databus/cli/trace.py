@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import server
 from databus.cli.terminal.options import Dags, Output, connection_source, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, Format, show_one, show_rows
 from databus.cli.terminal.places import in_words
@@ -55,6 +57,10 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     from databus.ops.trace.journey import lines
 
     query = recognise(what, kind)
+    if (there := server()) is not None:
+        asked = {"table": table, "kind": kind, "flow": flow, "site": site}
+        _show_there(there.get("/trace", q=what, lines=True, **asked), output)
+        return
     found, broken = discover(dags, dags=False)
     tell_unreadable(broken)
     known = [item.flow for item in found]
@@ -66,11 +72,32 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     if output is not Format.TABLE:
         show_one({"kind": str(query.kind), "what": query.text, "journeys": [j.to_json() for j in journeys]}, output)
         return
-    for number, journey in enumerate(journeys):
+    _show_lines([(journey.flow, [*lines(journey)]) for journey in journeys], output)
+
+
+_OF_THE_ROUTE = ("dag_id", "steps", "lines")
+"""Facts beside a journey, as a server tells them."""
+
+
+def _show_there(told: Mapping[str, Any], output: Format) -> None:
+    journeys = told["journeys"]
+    if unread := told["looked_through"]["not_readable"]:
+        ERR.print(f"not readable: {', '.join(unread)}", style="yellow", markup=False, soft_wrap=True)
+    if output is Format.TABLE:
+        _show_lines([(journey["flow"], journey["lines"]) for journey in journeys], output)
+    else:
+        shown = [{name: value for name, value in each.items() if name not in _OF_THE_ROUTE} for each in journeys]
+        show_one({"kind": told["kind"], "what": told["what"], "journeys": shown}, output)
+    if told["more"]:
+        ERR.print(f"NOT ALL: {counted(told['more'], 'change')} more; name its flow or table.", style="yellow")
+
+
+def _show_lines(journeys: Sequence[tuple[str, Sequence[Sequence[str]]]], output: Format) -> None:
+    for number, (flow, told) in enumerate(journeys):
         if number:
             OUT.print()
-        steps = (("flow", journey.flow), *lines(journey))
-        rows = [{"step": step, "what": in_words(told, "range" if step == "batch" else "")} for step, told in steps]
+        steps = (("flow", flow), *told)
+        rows = [{"step": step, "what": in_words(text, "range" if step == "batch" else "")} for step, text in steps]
         show_rows(rows, ("step", "what"), output)
-    of = dict.fromkeys(journey.flow for journey in journeys if journey.flow)
+    of = dict.fromkeys(flow for flow, _ in journeys if flow)
     ERR.print(f"{counted(len(journeys), 'change')} of {counted(len(of), 'flow')}: {', '.join(of)}", style="dim")

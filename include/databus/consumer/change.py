@@ -13,7 +13,7 @@ Place = tuple[str, int]
 Row = dict[str, Any]
 """Column → value."""
 Form = Literal["iso", "debezium", "schema", "maxwell", "canal"]
-"""How values are written: databus's own JSON, Debezium's types without and with schemas, Maxwell's, Canal's."""
+"""Format of values: databus's own JSON, Debezium's types without and with schemas, Maxwell's, Canal's."""
 RowClass = TypeVar("RowClass")
 
 

@@ -14,8 +14,8 @@ from databus.consumer.change import Place
 from databus.kafka.client import ClientSettings
 
 Start = Literal["committed", "earliest", "latest"] | datetime | Mapping[Place, int]
-"""Where a partition without a checkpoint begins: its earliest record ("committed", "earliest"), behind its last one, at
-the first record that was written at a time or later, or at offsets (partitions that are not named: the earliest)."""
+"""Start of a partition without a checkpoint: its earliest record ("committed", "earliest"), behind its last one, at the
+first record that was written at a time or later, or at offsets (partitions that are not named: the earliest)."""
 
 
 def start_places(client: Any, places: Sequence[Place], start: Start, timeout_s: float) -> dict[Place, int]:

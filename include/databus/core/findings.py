@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from databus.core.errors.root import DatabusError
@@ -42,3 +42,13 @@ class Finding:
     def of(cls, subject: str, error: DatabusError, level: Level = Level.ERROR) -> Finding:
         """Turn an error into the finding an operator reads."""
         return cls(subject, level, error.message, error.hint, error.code, error.retryable)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        return {
+            "level": str(self.level),
+            "subject": self.subject,
+            "found": self.message,
+            "what_to_do": self.hint,
+            "code": self.code,
+        }

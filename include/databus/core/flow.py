@@ -44,7 +44,7 @@ that would lose or repeat rows, and not with a release (ADR 58).
 """
 
 FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
-"""What a flow may be called."""
+"""Pattern of a flow's name."""
 
 
 Mode = Literal["live", "standard", "economy"]

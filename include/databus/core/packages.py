@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "mysql": ("pymysql", "pymysqlreplication", *_ROWS),
     "kafka": ("confluent_kafka", *_ROWS),
     "consumer": ("confluent_kafka",),
+    "stream": ("confluent_kafka", "starlette", "uvicorn", "httptools", "uvloop"),
     "elasticsearch": ("opensearchpy", "certifi", *_ROWS),
     "registry": (
         *("confluent_kafka", "google.protobuf", "grpc_tools", "fastavro", "jsonschema", "referencing", "httpx2"),

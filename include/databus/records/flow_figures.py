@@ -210,7 +210,7 @@ def _sums(store: RecordStore, flow: str, chart: tuple[datetime, timedelta], now:
     """Return (kind, name, bucket, a to e) of buckets, counts, sinks, checks, held rows and refusals."""
     start, width = chart
     lately = now - LATELY
-    epoch, bucket_of = _epoch(store), _bucket(store, start, width)
+    epoch, bucket_of = epoch_of(store), _bucket(store, start, width)
     b, c, r, k = t.batches.c, t.table_counts.c, t.receipts.c, t.check_results.c
     q, d = t.quarantine, t.quarantine_decisions
     delay = sa.func.max(epoch(b.committed_at) - epoch(b.watermark))
@@ -284,7 +284,7 @@ def _told(store: RecordStore, flow: str, start: datetime, *, tables: bool) -> An
     return sa.union_all(*(sa.select(one.subquery()) for one in parts[: None if tables else -1]))
 
 
-def _epoch(store: RecordStore) -> Callable[[Any], Any]:
+def epoch_of(store: RecordStore) -> Callable[[Any], Any]:
     """Return what makes seconds since the epoch of a time in SQL; SQLite's to the millisecond."""
     if store.sqlite:
         return lambda at: (sa.func.julianday(at, type_=sa.Float) - _JULIAN_EPOCH) * 86_400.0
@@ -293,7 +293,7 @@ def _epoch(store: RecordStore) -> Callable[[Any], Any]:
 
 def _bucket(store: RecordStore, start: datetime, width: timedelta) -> Callable[[Any], Any]:
     """Return what makes the number of a bucket of a time in SQL."""
-    epoch = _epoch(store)
+    epoch = epoch_of(store)
     width_s: sa.ColumnElement[float] = sa.literal_column(str(width.total_seconds()))
     begin: sa.ColumnElement[float] = sa.literal_column(str(start.timestamp()))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -110,6 +110,7 @@ class Selection:
         limit: at most so many, oldest first; None for all.
         whole_cause: whether `cause` is all of the cause or its kind, not a part of it.
         upto: number of the newest row that was seen: later ones are not meant; None for all.
+        kinds_alone: stage → tables of which `cause` is compared with the kind of the cause alone, not with its words.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -120,6 +121,7 @@ class Selection:
     limit: int | None = None
     whole_cause: bool = False
     upto: int | None = None
+    kinds_alone: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class HeldRows:
@@ -192,13 +194,8 @@ class HeldRows:
         if wanted.upto is not None:
             conditions.append(q.id <= wanted.upto)
         if wanted.cause is not None:
-            whole = sa.or_(q.cause_class == wanted.cause, q.cause == wanted.cause)
-            conditions.append(whole if wanted.whole_cause else q.cause.contains(wanted.cause, autoescape=True))
-        found = (
-            sa.select(q.batch, q.id)
-            .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))
-            .where(q.flow == self._flow, *conditions)
-        )
+            conditions.append(_with_cause(wanted, wanted.cause))
+        found = sa.select(q.batch, q.id).select_from(with_decisions()).where(q.flow == self._flow, *conditions)
         keys = set[tuple[int, int]]()
         with self._store.transaction() as connection:
             if not wanted.event_ids:
@@ -218,7 +215,7 @@ class HeldRows:
         state = sa.func.coalesce(d.c.state, HeldState.HELD.value).label("became")
         wanted = (
             sa.select(state, q.c.stage, sa.func.count().label("rows"))
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where(q.c.flow == self._flow)
             .group_by(state, q.c.stage)
         )
@@ -234,7 +231,7 @@ class HeldRows:
         mine = q.c.event_id.startswith(f"snapshot-{number}-", autoescape=True)
         wanted = (
             sa.select(sa.func.count(sa.distinct(q.c.event_id)))
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where(q.c.flow == self._flow, mine, q.c.last_held_at >= since)
             .where(sa.or_(d.c.state.is_(None), d.c.state == HeldState.HELD))
         )
@@ -324,12 +321,24 @@ class HeldRows:
         read = [column for column in q.c if payload or column is not q.c.payload]
         wanted = (
             sa.select(*read, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
-            .select_from(q.outerjoin(d, _same(q, d)))
+            .select_from(with_decisions())
             .where((q.c.flow == self._flow) & condition)
             .order_by(q.c.batch, q.c.id)
         )
         with self._store.transaction() as connection:
             return [_held(row) for row in connection.execute(wanted).mappings()]
+
+
+def _with_cause(wanted: Selection, cause: str) -> Any:
+    q = t.quarantine.c
+    if wanted.whole_cause:
+        kind, said = q.cause_class == cause, sa.or_(q.cause_class == cause, q.cause == cause)
+    else:
+        kind, said = (column.contains(cause, autoescape=True) for column in (q.cause_class, q.cause))
+    if not wanted.kinds_alone:
+        return said
+    of = [sa.and_(q.stage == stage, q.table_name.in_(tables)) for stage, tables in sorted(wanted.kinds_alone.items())]
+    return sa.or_(sa.and_(sa.or_(*of), kind), sa.and_(sa.not_(sa.or_(*of)), said))
 
 
 def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -339,8 +348,11 @@ def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield distinct[first : first + _CHUNK_IDS]
 
 
-def _same(q: sa.Table, d: sa.Table) -> Any:
-    return sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+def with_decisions() -> sa.Join:
+    """Return the quarantine with what was decided about each row, nulls where nothing was."""
+    q, d = t.quarantine, t.quarantine_decisions
+    same = sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+    return q.outerjoin(d, same)
 
 
 def _held(row: Any) -> HeldRow:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.records import tables as t
-from databus.records.quarantine import HeldState
+from databus.records.quarantine import HeldState, with_decisions
 from databus.records.store import RecordStore
 
 READ_BYTES = 256 * 1024
@@ -133,7 +133,7 @@ class QuarantineCauses:
                 first.label("number"), q.stage, q.table_name, q.cause_class, sa.func.count().label("rows"),
                 sa.func.min(q.first_held_at), sa.func.max(q.last_held_at), sa.func.max(q.batch),
             )
-            .select_from(_decided())
+            .select_from(with_decisions())
             .where(q.flow == self._flow, *_in_state(state))
             .group_by(q.stage, q.table_name, q.cause_class)
             .having(first > after)
@@ -163,7 +163,7 @@ class QuarantineCauses:
                 q.id, q.event_id, q.stage, q.batch, q.table_name, q.key, q.cause, q.position, d.state, d.who, d.why,
                 q.last_held_at, sa.case((chars <= most_chars, q.payload)), chars,
             )
-            .select_from(_decided())
+            .select_from(with_decisions())
             .where(q.flow == self._flow, q.id > after, *given, *_in_state(wanted.state))
             .order_by(q.id)
             .limit(limit)
@@ -197,12 +197,6 @@ class QuarantineCauses:
         )
         with self._store.transaction() as connection:
             return [(str(state), who, why, int(rows), at) for state, who, why, rows, at in connection.execute(wanted)]
-
-
-def _decided() -> Any:
-    q, d = t.quarantine, t.quarantine_decisions
-    same = sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
-    return q.outerjoin(d, same)
 
 
 def _in_state(state: HeldState | None) -> Sequence[Any]:

@@ -32,7 +32,7 @@ from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate
 
 MIGRATION_TIMEOUT_MS = 60_000
-"""How long a process waits for another one that makes or migrates the tables."""
+"""Longest wait for another process that makes or migrates the tables."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_PAUSE_S = 0.02

@@ -227,7 +227,7 @@ def _held(session: FlowSession, checked: DataFrame, passed: frozenset[str] | Non
     if passed is None:
         return quarantined_rows(checked)
     ((name, sink),) = session.sinks.items()
-    mine = quarantined_rows(checked.where(any_taken_by(session.flow, sink, session.sink_spec(name))))
+    mine = quarantined_rows(checked, any_taken_by(session.flow, sink, session.sink_spec(name)))
     return [replace(row, stage=name) for row in mine if row.event_id not in passed]
 
 

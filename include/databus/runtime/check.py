@@ -103,18 +103,31 @@ def enforce(flow: Flow, results: Sequence[CheckResult]) -> None:
         )
 
 
-def held_rows_of(rows: DataFrame, cause: Column, stage: str) -> tuple[RejectedRow, ...]:
-    """Return rows as the quarantine keeps them.
+def picked(rows: DataFrame, condition: Column) -> DataFrame:
+    """Return the rows for which a condition over what transforms and checks said of them is true.
+
+    Spark moves a condition below each projection that it can, written anew in the terms of that one. Through the
+    projections of several transforms it grows exponentially, and is planned for minutes. It stays above what observes
+    rows. One frame is picked from once.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return rows.observe("picked_from", F.count(F.lit(1))).where(condition)
+
+
+def held_rows_of(rows: DataFrame, held: Column, cause: Column, stage: str) -> tuple[RejectedRow, ...]:
+    """Return the rows that are held back, as the quarantine keeps them.
 
     Args:
         rows: the rows.
-        cause: why each is held back.
+        held: which are held back.
+        cause: why each is.
         stage: see `RejectedRow`.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     payload = F.to_json(F.struct("op", "before", "after"), {"ignoreNullFields": "false"})
-    held = rows.select(
+    found = picked(rows, held).select(
         "event_id",
         F.concat_ws(".", "database", "table").alias("name"),
         F.col("key").cast("string").alias("key"),
@@ -124,5 +137,5 @@ def held_rows_of(rows: DataFrame, cause: Column, stage: str) -> tuple[RejectedRo
     )
     return tuple(
         RejectedRow(r["event_id"], r["name"], r["key"], r["cause"], stage, r["at"], r["payload"])
-        for r in held.collect()
+        for r in found.collect()
     )

@@ -226,12 +226,17 @@ def log_order() -> list[Column]:
     return [F.length("log"), *map(F.col, ("log", "place", "ordinal", "part"))]
 
 
-def quarantined_rows(rows: DataFrame) -> tuple[RejectedRow, ...]:
-    """Return the rows that checks hold back, with all that is needed to look at and replay them."""
+def quarantined_rows(rows: DataFrame, taken: Column | None = None) -> tuple[RejectedRow, ...]:
+    """Return the rows that checks hold back, with all that is needed to look at and replay them.
+
+    Args:
+        rows: checked rows.
+        taken: which of them are looked at; None for all.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    held = rows.where(F.col(STATE) == RowState.QUARANTINED)
-    return held_rows_of(held, F.concat_ws(", ", "violations"), CHECK)
+    held = F.col(STATE) == RowState.QUARANTINED
+    return held_rows_of(rows, held if taken is None else held & taken, F.concat_ws(", ", "violations"), CHECK)
 
 
 def _receipt(data: bytes) -> WriteReceipt:

@@ -120,4 +120,4 @@ def refused_rows(flow: Flow, spec: SinkSpec, rows: DataFrame) -> tuple[RejectedR
     """Return the rows that a sink's own transforms hold back, as the quarantine keeps them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return held_rows_of(rows.where(own_share(flow, RowState.QUARANTINED)), F.col("unjudged"), spec.sink_name)
+    return held_rows_of(rows, own_share(flow, RowState.QUARANTINED), F.col("unjudged"), spec.sink_name)

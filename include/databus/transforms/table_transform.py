@@ -17,6 +17,7 @@ from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.held import with_flagged_held
 from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.intermediate import with_intermediate_columns
 from databus.rows.frames.selection import EVERY_TABLE, columns_of, matches, selected
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class TableTransform(TransformSpec):
         """
         if not isinstance(changes, FrameChanges):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
-        return with_flagged_held(changes, self.transform(changes), self.kind, self._flags_taken())
+        changes = with_intermediate_columns(changes)  # of values that a transform of another base has left
+        changed = with_flagged_held(changes, self.transform(changes), self.kind, self._flags_taken())
+        return with_intermediate_columns(changed)
 
     def applies_to(self, table: str) -> bool:
         """Return whether the table is meant."""

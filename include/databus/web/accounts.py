@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from databus.core.settings import Settings
 from databus.ops.audit import AuditEntry, audit
-from databus.ops.health.lag import FlowLag, measure, measure_partitions
-from databus.ops.ledger.show import read_ledger, summary
+from databus.ops.health.lag import lag_facts, measure, measure_partitions
+from databus.ops.ledger.show import problems_of, read_ledger, summary
 from databus.ops.mirror.heartbeats import newest_heartbeat
 from databus.ops.mirror.translate import mirror_sink, translate
 from databus.records.quality.trend import newest_runs, trends
@@ -21,7 +22,27 @@ from databus.web.installation import Access, Installation
 from databus.web.paging import MOST, page, place_of
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula at the beginning of a cell."""
+"""Characters that a spreadsheet takes for a formula at the beginning of a cell."""
+
+
+class AuditFilter(BaseModel):
+    """Entries of an audit; what is left out does not matter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    who: str = Field("", max_length=250, description="A part of the name of a user or run, in any case.")
+    action: str = Field("", max_length=50, description='What was done, e.g. "rewind".')
+
+    def takes(self, entry: AuditEntry) -> bool:
+        """Return whether an entry is one of them."""
+        return self.who.casefold() in entry.who.casefold() and self.action in ("", entry.action)
+
+
+class AuditQuery(AuditFilter):
+    """Page of an audit."""
+
+    cursor: str = ""
+    limit: int = Field(50, ge=1, le=MOST)
 
 
 def router(access: Access, installation: Installation) -> APIRouter:
@@ -39,8 +60,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         """Account of every byte and row of the flow's log; `problems` names what does not add up."""
         with installation.opened(dag_id) as (flow, services):
             state = read_ledger(flow, services)
-        problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]
-        return {**summary(state), "problems": problems}
+        return {**summary(state), "problems": problems_of(state)}
 
     @made.get("/gaps", dependencies=sees)
     def gaps(dag_id: str) -> dict[str, Any]:
@@ -50,20 +70,25 @@ def router(access: Access, installation: Installation) -> APIRouter:
         return {"flow": flow.name, "gaps": [gap.to_json() for gap in found]}
 
     @made.get("/audit", dependencies=audits)
-    def audited(dag_id: str, cursor: str = "", limit: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
-        """Audit: who did what and why, by page, command or run, newest first; commits of batches are left out."""
-        after = place_of(cursor, (str, int, str, str))
-        found = _audit(installation, dag_id)
-        left = [entry for entry in found if after is None or _place(entry) < tuple(after)][: limit + 1]
-        return page([entry.to_json() for entry in left], limit, [_place(entry) for entry in left])
+    def audited(dag_id: str, wanted: Annotated[AuditQuery, Query()]) -> dict[str, Any]:
+        """Audit: who did what and why, by page, command or run, newest first; commits of batches are left out.
+
+        `actions` are all that the audit has, whatever was asked for.
+        """
+        after = place_of(wanted.cursor, (str, int, str, str))
+        found, limit = _audit(installation, dag_id), wanted.limit
+        left = [entry for entry in found if wanted.takes(entry) and (after is None or _place(entry) < tuple(after))]
+        shown = left[: limit + 1]
+        actions = sorted({entry.action for entry in found})
+        return {**page([e.to_json() for e in shown], limit, [_place(e) for e in shown]), "actions": actions}
 
     @made.get("/audit.csv", dependencies=audits, response_class=Response)
-    def audited_csv(dag_id: str) -> Response:
-        """All of the audit as CSV."""
+    def audited_csv(dag_id: str, wanted: Annotated[AuditFilter, Query()]) -> Response:
+        """All of the audit as CSV, or what was asked for of it."""
         text = io.StringIO()
         rows = csv.writer(text)
         rows.writerow(("at", "subject", "number", "action", "who", "why", "facts"))
-        for e in _audit(installation, dag_id):
+        for e in filter(wanted.takes, _audit(installation, dag_id)):
             told = (e.at.isoformat(), e.subject, str(e.number), e.action, e.who, e.why, e.facts)
             rows.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in told])
         held = {"Content-Disposition": 'attachment; filename="audit.csv"', "X-Content-Type-Options": "nosniff"}
@@ -81,7 +106,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def lag(dag_id: str) -> dict[str, Any]:
         """Lag of the flow behind its source now; asks the source."""
         with installation.opened(dag_id) as (flow, services):
-            return _lag(measure(flow, services))
+            return lag_facts(measure(flow, services))
 
     @made.get("/mirror/partitions", dependencies=sees)
     def partitions(
@@ -128,15 +153,3 @@ def _audit(installation: Installation, dag_id: str) -> list[AuditEntry]:
 
 def _place(entry: AuditEntry) -> tuple[str, int, str, str]:
     return entry.at.isoformat(), entry.number, entry.subject, f"{entry.action} {entry.who} {entry.why}"
-
-
-def _lag(found: FlowLag) -> dict[str, Any]:
-    return {
-        "flow": found.flow,
-        "committed": found.committed,
-        "lag": vars(found.lag) if found.lag else None,
-        "headroom": vars(found.headroom) if found.headroom else None,
-        "eta_s": found.eta_s,
-        "beginning": str(found.beginning) if found.beginning else None,
-        "snapshot": found.snapshot.to_json() if found.snapshot else None,
-    }

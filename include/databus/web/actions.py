@@ -29,7 +29,12 @@ log = logging.getLogger(__name__)
 ANY = "*"
 
 _AGAIN_S = 1.0
-"""What was done is stored once more after so long: a request that comes again would do it again."""
+"""Pause before the outcome of an action is stored again, in seconds: else a repeated request would act again."""
+
+_DONE = (
+    "What was asked for was done, and its answer could not be stored: look at `databus checkpoint history`, for held "
+    "rows at `databus quarantine list`, before you ask for it once more."
+)
 
 IfMatch = Annotated[
     str | None,
@@ -128,7 +133,7 @@ class ActionCall:
 
 
 Work = Callable[[Flow, Services], Mapping[str, Any]]
-"""What an action does; returns plain JSON."""
+"""Body of an action; returns plain JSON."""
 
 
 def act(installation: Installation, access: Access, call: ActionCall, work: Work) -> JSONResponse:
@@ -137,7 +142,8 @@ def act(installation: Installation, access: Access, call: ActionCall, work: Work
     An error forgets the key: nothing was done, or doing it again is safe.
 
     Raises:
-        DatabusError: what the use case raised; 409 where the same request is being done.
+        DatabusError: what the use case raised; 409 where the same request is being done; 503 also where it was done and
+            the records did not take its answer, which the hint says.
     """
     with installation.opened(call.dag_id) as (flow, services), RecordStore(services.settings.records_url) as store:
         actions, clock = Actions(store), SystemClock()
@@ -159,6 +165,10 @@ def act(installation: Installation, access: Access, call: ActionCall, work: Work
         except DatabusError:
             log.warning("flow %s: the answer of %s under key %r is stored once more", flow.name, call.name, request.key)
             time.sleep(_AGAIN_S)
-            actions.end(request, attempt, answer)
+            try:
+                actions.end(request, attempt, answer)
+            except DatabusError as error:
+                error.hint, error.retryable = f"{_DONE} {error.hint}".strip(), False
+                raise
     log.info("flow %s: %s by %s through the API", flow.name, call.name, call.who)
     return JSONResponse(done)

@@ -96,6 +96,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         cursor: str = "",
         limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
         amendments: Annotated[bool, Query(description="Leave commits of batches out.")] = False,
+        stored: Annotated[bool, Query(description="Also each entry as it is stored, as `entry`.")] = False,
     ) -> dict[str, Any]:
         """Commits and amendments that ZooKeeper keeps, newest first; `audit` reaches further back."""
         after = place_of(cursor, (int,))
@@ -106,7 +107,11 @@ def router(access: Access, installation: Installation) -> APIRouter:
             most = ALL_HISTORY if amendments else further + limit + 1
             entries = checkpoints.history(flow, services, most) if last else []
         found = [
-            {**entry_facts(entry), "why": checkpoints.why_of(entry)}
+            {
+                **entry_facts(entry),
+                "why": checkpoints.why_of(entry),
+                **({"entry": entry.to_json()} if stored else {}),
+            }
             for entry in entries
             if (after is None or entry.number < after[0]) and not (amendments and entry.action == "commit")
         ][: limit + 1]
@@ -174,7 +179,7 @@ def _previewed(flow: Flow, services: Services, wanted: PreviewWanted) -> Any:
         case "adopt":
             return adoption.preview(flow, services, allow_repeats=wanted.allow_repeats).to_json()
         case "accept":
-            return _outputs(accepting.preview(flow, services, wanted.topics))
+            return accepting.facts_of(accepting.preview(flow, services, wanted.topics))
         case "skip" if wanted.sink:
             return giving_up.preview(flow, services, wanted.sink, wanted.sink_target()).to_json()
         case "rewind" | "skip" | "restore":
@@ -226,15 +231,7 @@ def _accepted(flow: Flow, services: Services, call: ActionCall, what: str) -> di
     wanted = call.asked
     assert isinstance(wanted, Move)  # noqa: S101 - the route's own body
     found = accepting.execute(flow, services, call.said(what), wanted.topics)
-    return {"result": _outputs(found), **_stands(flow, services)}
-
-
-def _outputs(found: list[accepting.ChangedSinkOutputs]) -> list[dict[str, Any]]:
-    return [
-        {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind}
-        for one in found
-        for changed in one.outputs
-    ]
+    return {"result": accepting.facts_of(found), **_stands(flow, services)}
 
 
 def _stands(flow: Flow, services: Services) -> dict[str, Any]:

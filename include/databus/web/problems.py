@@ -6,9 +6,9 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, StarletteHTTPException  # type: ignore[attr-defined]
 from fastapi.responses import JSONResponse, Response
 
 from databus.core.errors.batch import RecordingError
@@ -21,7 +21,7 @@ from databus.core.errors.checkpoint import (
 from databus.core.errors.config import ConfigError
 from databus.core.errors.entries import all_entries, page_of
 from databus.core.errors.root import DatabusError
-from databus.core.trace import TraceQueryError
+from databus.core.trace import TraceError, TraceQueryError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -54,6 +54,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
                             "type": "array", "items": {"type": "object"},
                             "description": "412: entries of the history since the version that was given.",
                         },
+                        "looked_through": {"type": "object", "description": "Of a trace: flows, not_readable."},
                     },
                 }
             }
@@ -68,6 +69,7 @@ _BY_KIND: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((LeaseBusyError, CheckpointConflictError, StaleEpochError), 409),
     ((RecordingError,), 503),
     ((ConfigError, TraceQueryError), 422),
+    ((TraceError,), 404),
 )
 
 
@@ -82,9 +84,9 @@ class RequestRefusedError(DatabusError):
     status: int = 400
 
 
-def refused(status: int, message: str, hint: str) -> RequestRefusedError:
-    """Return the refusal of a request with its HTTP status."""
-    error = RequestRefusedError(message, hint=hint)
+def refused(status: int, message: str, hint: str, code: str | None = None) -> RequestRefusedError:
+    """Return the refusal of a request with its HTTP status; a page may know it by a code of its own."""
+    error = RequestRefusedError(message, hint=hint, code=code)
     error.status = status
     error.retryable = status == 503
     return error
@@ -108,7 +110,7 @@ def status_of(error: DatabusError) -> int:
 def problem(error: DatabusError) -> dict[str, Any]:
     """Return an error as the members of a problem: type, title, status, detail, instance; code, hint, retryable.
 
-    One that says what changed has `version` and `changes` as well, one of several replays `done`.
+    One that says what changed has `version` and `changes` as well, one of a trace `looked_through`.
     """
     entry, page = all_entries().get(error.code), page_of(error.code)
     facts = {
@@ -123,6 +125,8 @@ def problem(error: DatabusError) -> dict[str, Any]:
     }
     if isinstance(error, CheckpointMovedError):
         facts |= {"version": error.version, "changes": list(error.changes)}
+    if looked := getattr(error, "looked_through", None):
+        facts["looked_through"] = looked
     return facts
 
 
@@ -149,8 +153,8 @@ def install(app: FastAPI) -> None:
         why = refused(422, "; ".join(told), "The API's description names what each route takes: /api/v1/openapi.json.")
         return answer(problem(why))
 
-    @app.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
+    @app.exception_handler(StarletteHTTPException)
+    async def of_http(request: Request, error: StarletteHTTPException) -> Response:
         if not isinstance(error.detail, str):
             return await http_exception_handler(request, error)
         facts = {

@@ -21,7 +21,14 @@ from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
-from databus.ops.quarantine.sample import hidden_names, shown_cause, shown_key, shown_payload, shown_row
+from databus.ops.quarantine.sample import (
+    by_shown_cause,
+    hidden_names,
+    shown_cause,
+    shown_key,
+    shown_payload,
+    shown_row,
+)
 from databus.records.quarantine import HeldState, Selection
 from databus.records.quarantine_causes import QuarantineCauses, SampledRow, SampleWanted
 from databus.records.store import RecordStore
@@ -146,17 +153,12 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def preview(dag_id: str, wanted: ChosenPreview) -> dict[str, Any]:
         """Preview of a decision: its number of rows, and what stands in the way of a replay; nothing is changed."""
         with installation.opened(dag_id) as (flow, services):
-            chosen = wanted.selection()
-            quarantine.require_known(flow, services, chosen)
+            chosen = _chosen(flow, services, wanted)
             count, newest = quarantine.require_number(flow, services, chosen, None)
             found = []
             if wanted.action == "replay" and count <= _JUDGED:
                 found = refusals(flow, services, quarantine.select_facts(flow, services, chosen))
-        told = [
-            {"batch": one.batch, "rows": one.rows, "code": one.error.code, "why": one.error.message,
-             "hint": one.error.hint}
-            for one in found
-        ]  # fmt: skip
+        told = [one.to_json() for one in found]
         counted = {"rows": count, "upto": newest, "judged": count <= _JUDGED}
         return {"action": wanted.action, "refused": told, **counted}
 
@@ -200,10 +202,16 @@ def _whole(flow: Flow, row: SampledRow, payload: str) -> dict[str, Any]:
     }
 
 
-def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:
-    """Return the rows that were seen; what is held from now on is not among them."""
+def _chosen(flow: Flow, services: Services, wanted: Chosen) -> Selection:
     chosen = wanted.selection()
     quarantine.require_known(flow, services, chosen)
+    with quarantine.held_rows(flow, services) as rows:
+        return by_shown_cause(flow, rows, chosen)
+
+
+def _seen(flow: Flow, services: Services, wanted: Decision) -> Selection:
+    """Return the rows that were seen; what is held from now on is not among them."""
+    chosen = _chosen(flow, services, wanted)
     _, newest = quarantine.require_number(flow, services, chosen, wanted.rows)
     return replace(chosen, upto=newest)
 

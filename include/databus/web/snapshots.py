@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -49,11 +49,17 @@ def router(access: Access, installation: Installation) -> APIRouter:
     who, changes = Depends(access.who), [Depends(access.changes), Depends(require_json)]
 
     @made.get("", dependencies=[Depends(access.sees)])
-    def shown(dag_id: str) -> dict[str, Any]:
-        """The flow's unfinished snapshot, or its last; null before the first."""
+    def shown(
+        dag_id: str,
+        load: Annotated[bool, Query(description="Ask the source whether its load holds the snapshot up.")] = False,
+    ) -> dict[str, Any]:
+        """The flow's unfinished snapshot, or its last; null before the first, and how that would come about."""
         with installation.opened(dag_id) as (flow, services):
             found = services.store.snapshot(flow.name)
-            return {"flow": flow.name, "snapshot": None if found is None else _facts(found, services)}
+            if found is None:
+                return {"flow": flow.name, "snapshot": None, "note": snapshots.first_words(flow, services)}
+            waits = snapshots.load_of(flow, services, found) if load else ""
+            return {"flow": flow.name, "snapshot": _facts(found, services, waits)}
 
     @made.post("/preview", dependencies=changes)
     def preview(dag_id: str, wanted: SnapshotPreview) -> dict[str, Any]:
@@ -102,5 +108,5 @@ def _decided(action: snapshots.Decision) -> _Do:
     return do
 
 
-def _facts(found: Snapshot, services: Services) -> dict[str, Any]:
-    return {**found.to_json(), "progress": progress_of(found, services.clock.now()).to_json()}
+def _facts(found: Snapshot, services: Services, waits: str = "") -> dict[str, Any]:
+    return {**found.to_json(), "progress": progress_of(found, services.clock.now(), waits=waits).to_json()}

@@ -33,7 +33,7 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(deadline=None, database=None, max_examples=200)
+@settings(deadline=None, database=None, max_examples=2 * settings.default.max_examples)
 @given(DOCUMENTS, st.booleans())
 def test_any_document_comes_back(value: Any, large: bool) -> None:
     assert json.loads(json_text(document(value, large=large))) == value
@@ -95,7 +95,7 @@ def test_depth_is_limited_as_at_the_server() -> None:
         json_text(document([value]))
 
 
-@settings(deadline=None, database=None, max_examples=300)
+@settings(deadline=None, database=None, max_examples=3 * settings.default.max_examples)
 @given(DOCUMENTS, st.data())
 def test_damaged_documents_end_in_an_error_or_in_json(value: Any, data: st.DataObject) -> None:
     stored = bytearray(document(value))

@@ -76,7 +76,7 @@ def nested(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 DOCUMENTS = nested(PLAIN | SHORT_DECIMALS | FLOATS | OPAQUE)
 STORED = st.none() | st.just(b"") | st.builds(lambda v, large: document(v, large=large), DOCUMENTS, st.booleans())
-QUICK = settings(deadline=None, database=None, max_examples=300)
+QUICK = settings(deadline=None, database=None, max_examples=3 * settings.default.max_examples)
 
 
 def expected(rows: list[bytes | None]) -> list[str | None]:

@@ -25,13 +25,13 @@ from databus import (
     MysqlBinlog,
     SimpleSink,
 )
-from databus.cli.flows import as_written_by_people
 from databus.cli.main import app
 from databus.core.errors import ConfigError
 from databus.core.option_texts import described, exact_duration
 from databus.core.spec import Spec
 from databus.core.stored_options import SECOND, Duration, StoredOption
 from databus.extend import SimpleRows, WriteReceipt
+from databus.ops.flows.written import as_written_by_people
 
 KINDS = [
     kind

@@ -90,7 +90,7 @@ def _side(changes: list[tuple[Pair | None, Pair | None]], side: int) -> TableBat
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=settings.default.max_examples // 10)
 @given(CHANGES)
 def test_no_message_key_header_or_held_row_depends_on_a_hidden_value(
     form: str, changes: list[tuple[Pair | None, Pair | None]]
@@ -103,7 +103,7 @@ def test_no_message_key_header_or_held_row_depends_on_a_hidden_value(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=settings.default.max_examples // 25)
 @given(CHANGES)
 def test_a_sinks_own_transforms_are_those_of_a_flow_of_its_own(
     form: str, changes: list[tuple[Pair | None, Pair | None]]
@@ -123,7 +123,7 @@ def test_a_sinks_own_transforms_are_those_of_a_flow_of_its_own(
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "iso"])
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=settings.default.max_examples // 10)
 @given(CHANGES)
 def test_every_form_says_what_json_says(form: str, changes: list[tuple[Pair | None, Pair | None]]) -> None:
     rows = _side(changes, 0)

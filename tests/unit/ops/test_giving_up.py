@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -30,6 +31,8 @@ from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.ops.health.preflight import preflight
 from databus.runtime.context import Services
+from databus.runtime.sink_outage.lagging_sinks import SinksBehind
+from databus.runtime.sink_outage.probe import Probe
 from databus.sources.mock.source import MockSource
 from tests.unit.ops.test_mediation import abandoned
 from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, SLOTS, Installation, MarkedSink, brokers
@@ -66,10 +69,20 @@ def behind_at_20() -> Installation:
     assert flow.store.sinks_behind("shop") == ("b",)
     assert {marker.batch for marker in BROKERS["b"].markers.values()} == {2, 3}
     BROKERS["b"].fails_after, BROKERS["b"].down, BROKERS["b"].refuses = None, False, True
-    with pytest.raises(SinkSettingError):
+    with patch.object(SinksBehind, "_probe", _answered), pytest.raises(SinkSettingError):
         flow.run(max_batches=1)
     assert str(flow.store.load("shop").offset) == "110"  # type: ignore[union-attr]
     return flow
+
+
+_probe = SinksBehind._probe
+
+
+def _answered(behind: SinksBehind, name: str) -> Probe:
+    """Return a probe that has its answer: the only batch of a run may be over before it."""
+    probe = _probe(behind, name)
+    probe.first_answer(10)
+    return probe
 
 
 def missed_by_b() -> set[str]:

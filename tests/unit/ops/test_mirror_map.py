@@ -91,7 +91,7 @@ _flows = iter(range(1_000_000))
 
 
 # Without shrinking: each example is some hundred queries.
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=settings.default.max_examples // 4, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     steps=st.lists(st.tuples(st.sampled_from("mmmmhlrn"), st.integers(1, 4)), min_size=1, max_size=14),
     paged=st.integers(0, 15), pruned=st.integers(0, 15),

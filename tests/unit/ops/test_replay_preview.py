@@ -44,7 +44,7 @@ def test_rows_whose_range_a_sink_has_yet_to_pass_are_told(tmp_path: Path, capsys
     services: Any = SimpleNamespace(store=store, settings=Settings("t", "", url))
     (refused,) = refusals(FLOW, services, select(FLOW, services, Selection()))
     assert (refused.batch, refused.rows, refused.error.code) == (2, 2, SINK_BEHIND)
-    _warn_of([refused])
+    _warn_of([refused.to_json()])
     told = " ".join(capsys.readouterr().err.split())
     assert "batch 2 (2 rows) would be refused: flow orders: sink search is behind" in told
     assert told.count("then replay.") == 1

@@ -21,6 +21,7 @@ from databus.core.errors.entries import (
     nearest,
     sink,
     source,
+    stream,
     told_with_more,
 )
 from tests.reference.errors_page import entry_text
@@ -37,7 +38,7 @@ def test_entries_are_those_of_the_codes_that_are_raised() -> None:
 
 
 def test_no_code_has_two_entries() -> None:
-    parts = (source, sink, checkpoint, definition, environment, consumer)
+    parts = (source, sink, checkpoint, definition, environment, consumer, stream)
     assert sum(len(part.ENTRIES) for part in parts) == len(all_entries())
 
 

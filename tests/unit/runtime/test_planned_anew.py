@@ -194,7 +194,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("log", [BinlogLog, TopicLog])
 @given(played=steps)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings.default.max_examples)
 def test_an_index_shows_the_newest_of_each_key_however_often_its_flow_is_planned_anew(
     log: type[BinlogLog] | type[TopicLog], played: list[tuple[str, Any]]
 ) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from databus.sinks.kafka.amendment_effect import effect_of
-from databus.sinks.kafka.topics.cluster_topics import Topics
+from databus.sinks.kafka.topics.cluster_topics import Topics, effect_of
 
 
 class Cluster(Topics):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from tests.suite.steady import ROOT
 from tests.unit.suite.test_documents import broken_links
@@ -40,7 +42,7 @@ def _commands(job: dict[str, Any]) -> list[str]:
 def test_pages_are_where_a_forge_looks() -> None:
     named = {page.name for page in PAGES}
     assert named == {"CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "pull_request_template.md"}
-    assert {file.name for file in WORKFLOWS} == {"fast.yml", "full.yml"}
+    assert {file.name for file in WORKFLOWS} == {"fast.yml", "full.yml", "versions.yml"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -83,6 +85,19 @@ def test_the_fast_job_lints_and_runs_what_needs_no_servers() -> None:
 def test_the_full_job_is_what_decides_here() -> None:
     (job,) = _jobs(FORGE / "workflows" / "full.yml")
     assert _commands(job)[-1] == ".ci/run"
+
+
+def test_versions_that_no_other_job_runs_have_a_job_each() -> None:
+    (job,) = _jobs(FORGE / "workflows" / "versions.yml")
+    words = [shlex.split(command) for command in _commands(job)]
+    made = [tuple(each[1:]) for each in words if each[0] == "make"]
+    asked = SpecifierSet(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"])
+    pythons = [f"3.{minor}" for minor in range(20) if asked.contains(f"3.{minor}.1")]
+    assert {target for target, *_ in made} == {"test-lowest", "test-python", "test-full", "coverage"}
+    others = [given[0] for target, *given in made if target == "test-python"]
+    assert others == [f"VERSION={each}" for each in pythons[1:]]
+    (files,) = (given[0].removeprefix("ARGS=") for target, *given in made if target == "test-full")
+    assert (ROOT / files).is_file()
 
 
 def test_hooks_are_what_lint_runs() -> None:

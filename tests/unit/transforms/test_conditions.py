@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from databus import Filter, Flow, Lookup, Mask, Mock, Noop, Route
-from databus.cli.flows import as_written_by_people
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
+from databus.ops.flows.written import as_written_by_people
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computing import computed_in_clear
 from databus.rows.frames.fields import fields_of

@@ -21,6 +21,7 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.core.times import SystemClock
+from databus.ops.checkpoint import overview
 from databus.records.recorder import SqlRecorder
 from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
@@ -28,6 +29,7 @@ from databus.web import installation as of_web
 from databus.web.app import create_app
 from databus.web.installation import Access, DagFlow, Installation
 from databus.web.operations import add_operations
+from tests.unit.web.described import checked
 
 DAG = "orders_of_the_shop"
 """The DAG, whose name is not its flow's."""
@@ -58,18 +60,19 @@ class Operators:
     notes: list[tuple[str, str, str, Mapping[str, Any]]] = field(default_factory=list)
     role: str = "editor"
     flow: Flow = FLOW
+    connections: EnvironmentConnections = field(default_factory=lambda: EnvironmentConnections({}))
     client: TestClient = field(init=False)
 
     def get(self, path: str, status: int = 200, **parameters: Any) -> Any:
         answer = self.client.get(f"/api/v1/dags/{DAG}{path}", params=parameters)
         assert answer.status_code == status, answer.text
-        return answer.json()
+        return checked("get", path, answer)
 
     def post(self, path: str, status: int = 200, /, match: str = "*", key: str = "k", **body: Any) -> Any:
         sent = {"Idempotency-Key": key, "If-Match": match}
         answer = self.client.post(f"/api/v1/dags/{DAG}{path}", json=body, headers=sent)
         assert answer.status_code == status, answer.text
-        return answer.json()
+        return checked("post", path, answer)
 
     def needs(self, *roles: str) -> Any:
         def guard(request: Request) -> None:
@@ -90,7 +93,12 @@ def operators_app(folder: Path) -> Iterator[Operators]:
     of = Operators(store, url)
     settings = Settings("test", str(folder), url)
     sees, edits = of.needs("viewer", "editor"), of.needs("editor")
-    access = Access(sees, sees, edits, edits, edits, lambda: "ada", lambda *told: of.notes.append(told))
+
+    def lists(request: Request) -> set[str]:
+        sees(request)
+        return {DAG, "no_flow"}
+
+    access = Access(lists, sees, edits, edits, edits, lambda: "ada", lambda *told: of.notes.append(told))
 
     def flow_of(dag_id: str) -> DagFlow | None:
         return DagFlow(of.flow, "spark_default") if dag_id == DAG else None
@@ -114,7 +122,7 @@ def operators_app(folder: Path) -> Iterator[Operators]:
         )  # fmt: skip
         app = create_app(sees, lambda: {DAG}, folder, operations)
         of.client = TestClient(app, raise_server_exceptions=False)
-        with patch.object(of_web, "open_services", services):
+        with patch.object(of_web, "open_services", services), patch.object(overview, "open_services", services):
             yield of
 
 

@@ -227,6 +227,21 @@ def test_an_action_that_was_done_is_answered_though_a_server_goes_away(
     assert len(app.notes) == 1
 
 
+def test_an_action_whose_answer_cannot_be_stored_is_told_as_done(
+    app: Operators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise RecordingError("the records are away", hint="Start them.")
+
+    monkeypatch.setattr(Actions, "end", away)
+    monkeypatch.setattr(of_actions, "_AGAIN_S", 0.0)
+    told = app.post("/checkpoint/pause", 503, key="once", reason="a")
+    assert (told["code"], told["retryable"]) == (RecordingError.code, False)
+    assert told["hint"].startswith("What was asked for was done")
+    assert told["hint"].endswith("Start them.")
+    assert app.store.paused(FLOW.name) is not None
+
+
 def test_a_request_that_is_being_done_is_told_so(tmp_path: Path) -> None:
     from datetime import UTC, datetime, timedelta
 
@@ -272,7 +287,8 @@ def test_values_need_the_right_to_edit_the_dag_as_airflow_is_asked_for_it(monkey
 
 def test_what_is_not_there_yet_is_said(app: Operators) -> None:
     assert app.get("/gaps") == {"flow": FLOW.name, "gaps": []}
-    assert app.get("/snapshot") == {"flow": FLOW.name, "snapshot": None}
+    none = app.get("/snapshot")
+    assert (none["flow"], none["snapshot"], "databus snapshot begin" in none["note"]) == (FLOW.name, None, True)
     assert app.get("/quality") == {"flow": FLOW.name, "runs": [], "latest": []}
     assert app.get("/mirror/partitions", 422)["code"] == "config_invalid"
     assert app.post("/snapshot/cancel", 409, reason="x")["code"] == "checkpoint_conflict"

@@ -19,7 +19,7 @@ from databus.core.trace import Change, RowImages, Sighting
 from databus.ops.trace import log as trace_log
 from databus.ops.trace.view import TracePage
 from databus.records.recorder import SqlRecorder
-from databus.web import trace_page
+from databus.web import problems, trace_page
 from databus.web.flow_page import add_flow_page
 from databus.web.trace_page import add_trace_page
 from tests.contract.record_samples import check, held, report
@@ -64,6 +64,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
         recorder.quarantine(FLOW.name, 2, [held()])
         recorder.record(replace(report(1, "r1", flow="hidden"), run_url="http://airflow/dags/hidden/runs/r1"))
     app = FastAPI()
+    problems.install(app)
     add_flow_page(app, refuse)
     add_trace_page(app, shown, edits, EnvironmentConnections({}))
     with TestClient(app) as client:
@@ -108,7 +109,7 @@ def test_longer_windows_have_as_few_points(client: TestClient, window: str, poin
 def test_a_flow_is_found_by_the_dag_that_runs_it_alone(client: TestClient) -> None:
     assert client.get(PAGE.replace("nightly", "hidden")).status_code == 403
     answer = client.get(PAGE.replace("nightly", "orders_to_kafka"))  # a flow of that name, which another DAG runs
-    assert (answer.status_code, answer.json()["detail"]["code"]) == (404, "flow_not_recorded")
+    assert (answer.status_code, answer.json()["code"]) == (404, "flow_not_recorded")
 
 
 def test_a_flow_of_before_definitions_is_shown_as_far_as_it_is_known(client: TestClient, tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_definition_that_cannot_be_read_here_hides_no_figure(client: TestClien
         recorder.record(replace(found, run_url="http://airflow/dags/nightly/runs/r3"))
     shown_now = client.get(PAGE).raise_for_status().json()
     assert ([sink["name"] for sink in shown_now["graph"]["sinks"]], shown_now["last_batch"]["batch"]) == (["kafka"], 3)
-    missed = client.get(TRACE, params={"q": "bin.000001:150"}).json()["detail"]
+    missed = client.get(TRACE, params={"q": "bin.000001:150"}).json()
     assert missed["looked_through"] == {"flows": [], "not_readable": ["orders_to_kafka"]}
 
 
@@ -153,12 +154,12 @@ def test_a_trace_goes_from_the_log_to_what_held_a_row_back(client: TestClient, m
 
 def test_what_is_not_found_names_what_was_looked_through(client: TestClient) -> None:
     answer = client.get(TRACE, params={"q": "bin.000009:4"})
-    detail = answer.json()["detail"]
+    detail = answer.json()
     assert (answer.status_code, detail["code"]) == (404, "trace_not_recorded")
-    assert "recorded is bin.000001:" in detail["message"]
+    assert "recorded is bin.000001:" in detail["detail"]
     assert detail["looked_through"] == {"flows": ["orders_to_kafka"], "not_readable": []}
     unknown = client.get(TRACE, params={"q": "what is this"})
-    assert (unknown.status_code, unknown.json()["detail"]["code"]) == (400, "trace_query_unknown")
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "trace_query_unknown")
     assert client.get(TRACE, params={"q": ""}).status_code == 422
 
 
@@ -177,13 +178,14 @@ def test_traces_that_wait_leave_threads_to_airflow(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(trace_page, "_WAITING", 0)
     running = [threading.Thread(target=ask) for _ in range(2)]
     app = FastAPI()
+    problems.install(app)
     add_trace_page(app, shown, edits, EnvironmentConnections({}))
     with TestClient(app) as browser:
         for each in running:
             each.start()
         assert all(begun.acquire(timeout=30) for _ in running)
         busy = browser.get(TRACE, params={"q": "bin.000001:150"})
-        assert (busy.status_code, busy.json()["detail"]["code"]) == (503, "trace_busy")
+        assert (busy.status_code, busy.json()["code"]) == (503, "trace_busy")
         goes_on.set()
         for each in running:
             each.join()
@@ -191,7 +193,7 @@ def test_traces_that_wait_leave_threads_to_airflow(monkeypatch: pytest.MonkeyPat
 
 
 def test_flows_of_dags_that_a_person_may_not_see_are_not_looked_through(client: TestClient) -> None:
-    detail = client.get(TRACE, params={"q": "bin.000001:150"}, headers={"dags": "other"}).json()["detail"]
+    detail = client.get(TRACE, params={"q": "bin.000001:150"}, headers={"dags": "other"}).json()
     assert detail["looked_through"] == {"flows": [], "not_readable": []}
     assert "orders_to_kafka" not in str(detail)
 
@@ -233,7 +235,7 @@ def test_rows_are_for_those_who_may_edit_the_dag_and_of_what_its_flow_wrote(
         elsewhere,
     ):
         refused = client.get(images, params=other, headers=editor)
-        assert (refused.status_code, refused.json()["detail"]["code"]) == (404, "trace_not_recorded"), other
+        assert (refused.status_code, refused.json()["code"]) == (404, "trace_not_recorded"), other
 
 
 def test_records_that_do_not_answer_are_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,4 +243,5 @@ def test_records_that_do_not_answer_are_named(client: TestClient, monkeypatch: p
     for path in (PAGE, f"{TRACE}?q=bin.000001:150"):
         answer = client.get(path)
         assert answer.status_code == 503, path
-        assert {"code", "message", "hint"} <= set(answer.json()["detail"]), path
+        assert answer.headers["content-type"] == problems.MEDIA_TYPE
+        assert {"code", "detail", "hint"} <= set(answer.json()), path

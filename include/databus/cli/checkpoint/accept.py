@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from databus import __version__
-from databus.cli.checkpoint.amend import nothing_done
+from databus.cli.checkpoint.amend import done, nothing_done, preview
+from databus.cli.server.choice import served
 from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import ChangeOptions, Dags, Execute, FlowName, Output, Shown, opened, operator
 from databus.cli.terminal.output import Format, show_one, show_rows
@@ -35,17 +36,20 @@ def accept(
     from databus.ops.checkpoint import accept as accepting
     from databus.ops.checkpoint.amend import Attribution
 
-    with opened(flow, shown.dags) as (spec, services):
-        if change.execute:
-            said = Attribution(operator(), change.reason, what="accepting outputs")
-            found = accepting.execute(spec, services, said, forget or ())
-        else:
-            found = accepting.preview(spec, services, forget or ())
-    rows = [
-        {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind, "accepted": change.execute}
-        for one in found
-        for changed in one.outputs
-    ]
+    what = "accepting outputs"
+    if (there := served(flow)) is not None:
+        asked = {"topics": forget} if forget else {}
+        # The rows of an acceptance are a list.
+        told: Any = done(there, "accept", asked, change, what) if change.execute else preview(there, "accept", asked)
+    else:
+        with opened(flow, shown.dags) as (spec, services):
+            if change.execute:
+                said = Attribution(operator(), change.reason, what=what)
+                found = accepting.execute(spec, services, said, forget or ())
+            else:
+                found = accepting.preview(spec, services, forget or ())
+        told = accepting.facts_of(found)
+    rows = [{**one, "accepted": change.execute} for one in told]
     columns = ("flow", "sink", "output", "known", "found", "behind", "accepted")
     show_rows(rows, columns, shown.output, empty="every output is still the one that was written to")
     if not change.execute:
@@ -72,11 +76,16 @@ def adopt(
     from databus.ops.checkpoint import adopt as adoption
     from databus.runtime.context import RunIdentity
 
-    who = RunIdentity(operator(), "", __version__)
-    with opened(flow, dags) as (spec, services):
-        if execute:
-            found = adoption.execute(spec, services, who, reason, allow_repeats=allow_repeats)
-        else:
-            found = adoption.preview(spec, services, allow_repeats=allow_repeats)
+    if (there := served(flow)) is not None:
+        asked, change = ({"allow_repeats": True} if allow_repeats else {}), ChangeOptions(reason, execute)
+        facts = done(there, "adopt", asked, change) if execute else preview(there, "adopt", asked)
+    else:
+        who = RunIdentity(operator(), "", __version__)
+        with opened(flow, dags) as (spec, services):
+            if execute:
+                found = adoption.execute(spec, services, who, reason, allow_repeats=allow_repeats)
+            else:
+                found = adoption.preview(spec, services, allow_repeats=allow_repeats)
+        facts = found.to_json()
     note = None if execute else "a preview: nothing was changed; --execute does it"
-    show_one({**found.to_json(), "done": execute, "note": note}, output)
+    show_one({**facts, "done": execute, "note": note}, output)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databus.cli.server.choice import served
 from databus.cli.terminal.option_groups import grouped
 from databus.cli.terminal.options import (
     AmendmentOptions,
@@ -19,11 +21,14 @@ from databus.cli.terminal.options import (
 )
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.errors.config import ConfigError
-from databus.core.state.amendments import Action
+from databus.core.positions.gaps import Gap
+from databus.core.state.amendments import Action, Pause
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint import giving_up
-from databus.ops.checkpoint.preview import CheckpointMove
 from databus.ops.checkpoint.targets import Target
+
+if TYPE_CHECKING:
+    from databus.cli.server.client import ServedFlow
 
 Place = Annotated[
     str,
@@ -113,36 +118,52 @@ def restore(
 @grouped
 def pause(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
     """Pause the flow: its window ends after the batch in flight."""
-    with opened(flow, shown.dags) as (spec, services):
-        if not change.execute:
-            standing = services.store.paused(flow)
-            then = "a running window ends after its batch, runs after it are skipped until `resume`"
-            show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, shown.output)
-            nothing_done(change.reason)
+    what = "a pause"
+    if (there := served(flow)) is not None:
+        if change.execute:
+            show_one({"flow": there.name, **done(there, "pause", {}, change, what)}, shown.output)
             return
-        made = mediation.pause(spec, services, mediation.Attribution(operator(), change.reason, what="a pause"))
-    show_one({"flow": flow, "paused": str(made)}, shown.output)
+        standing = preview(there, "pause", {})["paused"]
+    else:
+        with opened(flow, shown.dags) as (spec, services):
+            if change.execute:
+                said = mediation.Attribution(operator(), change.reason, what=what)
+                show_one({"flow": flow, "paused": str(mediation.pause(spec, services, said))}, shown.output)
+                return
+            standing = _standing(services.store.paused(flow))
+    then = "a running window ends after its batch, runs after it are skipped until `resume`"
+    show_one({"flow": there.name if there else flow, "paused": standing, "pause": then}, shown.output)
+    nothing_done(change.reason)
 
 
 @grouped
 def resume(flow: FlowName, change: ChangeOptions, shown: Shown) -> None:
     """Resume a paused flow."""
-    with opened(flow, shown.dags) as (spec, services):
-        if not change.execute:
-            standing = services.store.paused(flow)
-            show_one({"flow": flow, "paused": str(standing) if standing else None}, shown.output)
-            nothing_done(change.reason)
+    what = "the end of a pause"
+    if (there := served(flow)) is not None:
+        if change.execute:
+            show_one({"flow": there.name, **done(there, "resume", {}, change, what)}, shown.output)
             return
-        former = mediation.resume(
-            spec, services, mediation.Attribution(operator(), change.reason, what="the end of a pause")
-        )
-    show_one({"flow": flow, "was": str(former) if former else "not paused"}, shown.output)
+        standing = preview(there, "resume", {})["paused"]
+    else:
+        with opened(flow, shown.dags) as (spec, services):
+            if change.execute:
+                former = mediation.resume(spec, services, mediation.Attribution(operator(), change.reason, what=what))
+                show_one({"flow": flow, "was": str(former) if former else "not paused"}, shown.output)
+                return
+            standing = _standing(services.store.paused(flow))
+    show_one({"flow": there.name if there else flow, "paused": standing}, shown.output)
+    nothing_done(change.reason)
 
 
 def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
     """List ranges of the log that the flow never moved, and why."""
-    with opened(flow, dags) as (_, services):
-        found = services.store.gaps(flow)
+    found: Sequence[Gap]
+    if (there := served(flow)) is not None:
+        found = [Gap.from_json(gap) for gap in there.get("/gaps")["gaps"]]
+    else:
+        with opened(flow, dags) as (_, services):
+            found = services.store.gaps(flow)
     if output is not Format.TABLE:
         show_rows([gap.to_json() for gap in found], (), output)
         return
@@ -160,33 +181,77 @@ def _move(
     flow: str, wanted: tuple[Action, Target], change: AmendmentOptions, shown: Shown, *, repair: bool = False
 ) -> None:
     action, target = wanted
+    if (there := served(flow)) is not None:
+        asked = {**_asked(target), **({"repair": True} if repair else {})}
+        found = done(there, action, asked, change) if change.execute else preview(there, action, asked)
+        _show(found, shown.output, done=change.execute)
+        if not change.execute:
+            nothing_done(change.reason)
+        return
     with opened(flow, shown.dags, places={"PLACE": target.place}) as (spec, services):
         if not change.execute:
-            _show(mediation.preview(spec, services, action, target, repair=repair), shown.output, done=False)
+            move = mediation.preview(spec, services, action, target, repair=repair)
+            _show(move.to_json(), shown.output, done=False)
             nothing_done(change.reason)
             return
         who = mediation.Attribution(operator(), change.reason, change.accept)
         move, _ = mediation.execute(spec, services, action, target, who, repair=repair)
-        _show(move, shown.output, done=True)
+        _show(move.to_json(), shown.output, done=True)
 
 
 def _give_up(flow: str, sink: str, target: Target | None, change: AmendmentOptions, shown: Shown) -> None:
-    with opened(flow, shown.dags, places={"PLACE": target.place if target else ""}) as (spec, services):
-        if change.execute:
-            who = mediation.Attribution(operator(), change.reason, change.accept)
-            found = giving_up.execute(spec, services, sink, target, who)
-        else:
-            found = giving_up.preview(spec, services, sink, target)
-        facts = {**found.to_json(), "done": change.execute}
-        if shown.output is Format.TABLE:
-            del facts["to_offset"]
-        show_one(facts, shown.output)
-        if not change.execute:
-            nothing_done(change.reason)
+    if (there := served(flow)) is not None:
+        asked = {"sink": sink, **(_asked(target) if target else {})}
+        told = done(there, "skip", asked, change) if change.execute else preview(there, "skip", asked)
+    else:
+        with opened(flow, shown.dags, places={"PLACE": target.place if target else ""}) as (spec, services):
+            if change.execute:
+                who = mediation.Attribution(operator(), change.reason, change.accept)
+                found = giving_up.execute(spec, services, sink, target, who)
+            else:
+                found = giving_up.preview(spec, services, sink, target)
+            told = found.to_json()
+    facts = {**told, "done": change.execute}
+    if shown.output is Format.TABLE:
+        del facts["to_offset"]
+    show_one(facts, shown.output)
+    if not change.execute:
+        nothing_done(change.reason)
 
 
-def _show(move: CheckpointMove, output: Format, *, done: bool) -> None:
-    facts = {**move.to_json(), "done": done}
+_MOVED = "a change of a checkpoint"
+
+
+def _asked(target: Target) -> dict[str, Any]:
+    """Return a target as the routes take it."""
+    return {name: value for name, value in vars(target).items() if value}
+
+
+def preview(there: ServedFlow, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a server says that an action would do."""
+    found: dict[str, Any] = there.preview("checkpoint", {"action": action, **asked})["preview"]
+    return found
+
+
+def done(
+    there: ServedFlow, action: str, asked: Mapping[str, Any], change: ChangeOptions, what: str = _MOVED
+) -> dict[str, Any]:
+    """Have a server do an action, from where the flow stands now."""
+    mediation.Attribution(operator(), change.reason, what=what)  # refused without a reason, before anything is asked
+    consents = {"accept": True} if getattr(change, "accept", False) else {}
+    version = "" if action in ("pause", "resume") else there.version()
+    found: dict[str, Any] = there.act(f"/checkpoint/{action}", {**asked, **consents, "reason": change.reason}, version)[
+        "result"
+    ]
+    return found
+
+
+def _standing(pause: Pause | None) -> str | None:
+    return str(pause) if pause else None
+
+
+def _show(move: Mapping[str, Any], output: Format, *, done: bool) -> None:
+    facts = {**move, "done": done}
     if output is Format.TABLE:
         del facts["to_offset"]
         for effect in facts.pop("sinks"):

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from databus.cli.checkpoint import accept
 from databus.cli.checkpoint import amend as amending
+from databus.cli.server.choice import served
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import Format, show_one, show_rows
+from databus.core.positions.offsets import offset_from_json
+from databus.core.state.checkpoint import HistoryEntry
 from databus.ops.checkpoint import show as checkpoints
 
 app = typer.Typer(help="Show, pause, rewind, skip or restore a flow's checkpoint.", no_args_is_help=True)
+
+_OF_THE_ROUTE = ("dag_id", "version", "place", "gaps")
+"""Facts beside a checkpoint, as a server tells them."""
 
 
 @app.command()
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
     """Show the committed checkpoint, the batch in flight, lagging sinks."""
-    with opened(flow, dags, records=False) as (spec, services):
-        view = checkpoints.show(spec, services)
-    facts = view.to_json()
-    if output is Format.TABLE and view.checkpoint is not None:
-        outputs = {sink: len(known) for sink, known in view.checkpoint.output_ids.items()}
-        facts |= {"offset": str(view.checkpoint.offset), "outputs": outputs or None}
+    if (there := served(flow)) is not None:
+        found = there.get("/checkpoint")
+        facts = {name: value for name, value in found.items() if name not in _OF_THE_ROUTE}
+    else:
+        with opened(flow, dags, records=False) as (spec, services):
+            facts = checkpoints.show(spec, services).to_json()
+    if output is Format.TABLE and "offset" in facts:
+        outputs = {sink: len(known) for sink, known in (facts["outputs"] or {}).items()}
+        facts |= {"offset": str(offset_from_json(facts["offset"])), "outputs": outputs or None}
     show_one(facts, output)
 
 
@@ -35,8 +45,13 @@ def history(
     output: Output = Format.TABLE,
 ) -> None:
     """List commits and amendments, newest first."""
-    with opened(flow, dags, records=False) as (spec, services):
-        entries = checkpoints.history(spec, services, last)
+    entries: Sequence[HistoryEntry]
+    if (there := served(flow)) is not None:
+        found = there.pages("/checkpoint/history", last, stored=True)
+        entries = [HistoryEntry.from_json(item["entry"]) for item in found]
+    else:
+        with opened(flow, dags, records=False) as (spec, services):
+            entries = checkpoints.history(spec, services, last)
     if output is not Format.TABLE:
         show_rows([e.to_json() for e in entries], (), output)
         return

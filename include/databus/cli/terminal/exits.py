@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from databus.cli.server.problems import ServerProblemError
 from databus.core.errors.batch import QualityGateError
 from databus.core.errors.checkpoint import (
     CheckpointConflictError,
@@ -51,6 +52,8 @@ def exit_code_of_rows(*, missing: int, behind: int = 0) -> int:
 
 def exit_code(error: DatabusError) -> int:
     """Return the exit code of an error: 1 unless its kind has one of its own."""
+    if isinstance(error, ServerProblemError):
+        return error.exit_code
     if error.code.endswith("_unavailable"):
         return UNREACHABLE
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), ERROR)

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from databus.cli.server.choice import require_served
 from databus.cli.terminal.output import ERR, stdout_for_data
 from databus.core.packages import lacking, require
 
@@ -66,7 +67,7 @@ class LazyCommands(TyperGroup):
                 around.command(name, rich_help_panel=panel)(found)
             else:
                 around.command(name, hidden=True)(old_verb(name, new, found))
-            self.commands[name] = _prepared(get_group(around).commands[name])
+            self.commands[name] = _prepared(get_group(around).commands[name], name)
         return self.commands[name]
 
 
@@ -74,15 +75,32 @@ _LINE_END = re.compile(r"(?<!\n)\n(?!\n)")
 """The end of a line inside a paragraph: help is cut anew to the terminal's width."""
 
 
-def _prepared(command: Any) -> Any:
-    """Return the command or group with stdout reserved for its data, and its help in paragraphs of one line."""
+def _prepared(command: Any, verb: str) -> Any:
+    """Return the command or group with stdout reserved for its data, and its help in paragraphs of one line.
+
+    Args:
+        command: the command.
+        verb: its words, by which a server is asked whether it has a route for it.
+    """
     command.help = _LINE_END.sub(" ", command.help) if command.help else None
     if isinstance(command, TyperGroup):
-        for below in command.commands.values():
-            _prepared(below)
+        for name, below in command.commands.items():
+            _prepared(below, f"{verb} {name}")
     elif command.callback is not None:
         command.callback = stdout_for_data()(command.callback)
+        command.invoke = _where_served(command.invoke, verb)
     return command
+
+
+def _where_served(invoke: Callable[[Any], Any], verb: str) -> Callable[[Any], Any]:
+    """Return how a command is begun: refused where a server was chosen that it cannot ask, as its options are."""
+
+    def begun(context: Any) -> Any:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        require_served(verb, [name for name, source in sources.items() if source and source.name == "COMMANDLINE"])
+        return invoke(context)
+
+    return begun
 
 
 def tell_renamed(old: str, new: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HEAD = 200
-"""How many characters of a statement are kept."""
+"""Characters of a statement that are kept."""
 
 
 @dataclass(frozen=True)

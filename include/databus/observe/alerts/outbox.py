@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 TELLER_S = 60.0
 """For how long others leave an alert to its teller; renewed at each channel, whose own time-outs are shorter."""
 RETRY_S = 30.0
-"""How long a channel that failed is left alone."""
+"""Pause after a failure of a channel."""
 GIVE_UP = timedelta(hours=24)
-"""What a channel has not taken by then is dropped, with an ERROR in the log."""
+"""Age at which an alert that a channel has not taken is dropped, with an ERROR in the log."""
 MAX_OWED = 30
 """Alerts of one kind and subject that may wait for channels."""
 _ROUNDS = 20

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
@@ -159,3 +160,12 @@ def _accept(
     place.store.accept_outputs(found.writer, lease, accepted)
     for output in found.outputs:
         log.warning("flow %s, sink %s: %s: accepted by %s: %s", found.writer, found.sink, output, said.who, said.why)
+
+
+def facts_of(found: Iterable[ChangedSinkOutputs]) -> list[dict[str, Any]]:
+    """Return changed outputs as plain JSON, one after the other."""
+    return [
+        {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind}
+        for one in found
+        for changed in one.outputs
+    ]

@@ -133,6 +133,11 @@ def summary(state: LedgerState) -> dict[str, Any]:
     }
 
 
+def problems_of(state: LedgerState) -> list[dict[str, str]]:
+    """Return what does not add up in the entries alone, as plain JSON."""
+    return [{"subject": found.subject, "problem": found.problem} for found in state.ledger.problems]
+
+
 def _alike(spans: Sequence[LedgerSpan]) -> list[list[LedgerSpan]]:
     """Group neighbours: batches with batches, each gap and each hole for itself."""
     groups: list[list[LedgerSpan]] = []

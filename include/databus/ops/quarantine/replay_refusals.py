@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from databus.core.batches.receipts import CHECK
 from databus.core.errors.batch import ReplaysRefusedError
@@ -37,6 +38,11 @@ class ReplayRefusal:
     batch: int
     rows: int
     error: DatabusError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        told = {"code": self.error.code, "why": self.error.message, "hint": self.error.hint}
+        return {"batch": self.batch, "rows": self.rows, **told}
 
 
 def is_gone(error: DatabusError, moved: OffsetRange, standing: Offset | None) -> bool:

@@ -7,7 +7,7 @@ column that was masked after a leak does not stay readable in the quarantine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -16,6 +16,7 @@ from databus.core.batches.refusals import kind_of_cause
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
 from databus.ops.quarantine.exact_json import ExactNumber, dumps, loads, number
+from databus.records.quarantine import HeldRows, Selection
 from databus.records.quarantine_causes import SampledRow
 from databus.runtime.routing import routes_named, takes
 from databus.transforms.project import Project
@@ -68,6 +69,23 @@ def hidden_names(flow: Flow, table: str, stage: str = CHECK) -> HiddenColumnName
     taking = mine or [spec for spec in flow.sinks if any(takes(spec, route) for route in routes)]
     hidden = [_hidden_by((*flow.transforms, *spec.transforms), table) for spec in taking]
     return reduce(_in_both, hidden) if hidden else _hidden_by(flow.transforms, table)
+
+
+def by_shown_cause(flow: Flow, rows: HeldRows, wanted: Selection) -> Selection:
+    """Return a selection that compares causes as they are shown: else a hidden value is found by guessing parts of it.
+
+    Args:
+        flow: the flow.
+        rows: its quarantine.
+        wanted: the rows that are asked for.
+    """
+    if wanted.cause is None:
+        return wanted
+    kinds_alone: dict[str, set[str]] = {}
+    for stage, table in rows.places():
+        if hidden_names(flow, table, stage):
+            kinds_alone.setdefault(stage, set()).add(table)
+    return replace(wanted, kinds_alone=kinds_alone)
 
 
 def _hidden_by(transforms: Iterable[TransformSpec], table: str) -> HiddenColumnNames:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,27 @@ class Preview:
     behind: dict[str, str] = field(default_factory=dict)
     snapshot: str = ""
     lanes: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        snapshot = {"snapshot": self.snapshot} if self.snapshot else {}
+        if self.next is None:
+            note = "nothing new in the log" if self.snapshot else "nothing new at the source"
+            return {"flow": self.flow, "next": None, **snapshot, "note": note}
+        return {
+            "flow": self.flow,
+            "range": str(self.next.range),
+            "unfinished": self.pending is not None,
+            "rows": self.next.rows,
+            "bytes": self.next.bytes,
+            "tables": sorted({t.full_name for t in self.next.tables}),
+            "lane": self.lanes,
+            "outputs": self.outputs,
+            "profiles": self.profiles,
+            "sinks_behind": self.behind,
+            "more_follows": self.next.more,
+            **snapshot,
+        }
 
 
 def preview(flow: Flow, services: Services) -> Preview:
@@ -103,8 +124,21 @@ def snapshot_text(flow: Flow, services: Services, *, begun: bool) -> str:
     return said if snapshot.paused else f"{said}; batches take chunks of it along"
 
 
-def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
+def peek(
+    flow: Flow,
+    services: Services,
+    start: str | None,
+    rows: int,
+    note: Callable[[SourcePlan], object] = lambda _: None,
+) -> Iterator[dict[str, Any]]:
     """Yield up to `rows` decoded row changes as plain JSON, from a place in any form or the checkpoint.
+
+    Args:
+        flow: the flow.
+        services: where to connect.
+        start: a place in any form, None for the checkpoint.
+        rows: how many at most.
+        note: told each range that is read, before its rows.
 
     Raises:
         PlaceError: the text is no place.
@@ -123,6 +157,7 @@ def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterat
             proposed = source.plan(at, flow.batching)
             if proposed is None:
                 return
+            note(proposed)
             for row in _rows(source, proposed):
                 yield row
                 left -= 1

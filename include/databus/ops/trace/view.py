@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from databus.core.connections import ConnectionSource
+from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
@@ -15,6 +17,7 @@ from databus.core.trace import ImageSink, RowImages, TraceNotRecordedError
 from databus.ops.flows.flow_view import readable
 from databus.ops.trace.flow import FlowTrace
 from databus.ops.trace.follow import trace
+from databus.ops.trace.journey import lines
 from databus.ops.trace.query import Kind, recognise
 from databus.ops.trace.steps import steps_json
 from databus.records.definitions import Definition, newest_definitions
@@ -26,6 +29,28 @@ from databus.records.store import RecordStore
 _LONGEST = 2_000
 _MOST_COLUMNS = 1_000
 _MOST_JOURNEYS = 50
+_NAMED = 10
+
+
+@dataclass(frozen=True)
+class TraceAsked:
+    """Trace that is asked for.
+
+    Attributes:
+        text: as `databus trace` takes it.
+        table: only changes of this `database.table`, "" for any.
+        kind: which kind of thing the text is, "" by its form.
+        flow: name of the only flow that is searched, "" for all.
+        site: connection of the Kafka cluster that holds a record, "" for any.
+        lines: whether each journey is told in lines too.
+    """
+
+    text: str
+    table: str = ""
+    kind: str = ""
+    flow: str = ""
+    site: str = ""
+    lines: bool = False
 
 
 class TracePage:
@@ -39,25 +64,30 @@ class TracePage:
     def __init__(self, connections: ConnectionSource, settings: Settings) -> None:
         self._where = connections, settings
 
-    def trace(self, text: str, dags: Collection[str], *, table: str = "", kind: str = "") -> dict[str, Any]:
+    def trace(self, asked: TraceAsked, dags: Collection[str]) -> dict[str, Any]:
         """Return plain JSON of what a text asks for.
 
         Args:
-            text: as `databus trace` takes it.
+            asked: what is asked for.
             dags: ids of the DAGs that the person may see: only their flows are looked through and shown.
-            table: only changes of this `database.table`, "" for any.
-            kind: which kind of thing the text is, "" by its form.
 
         Raises:
             TraceError: nothing is found, or it cannot be followed.
+            ConfigError: there is no flow of the name that was given.
             RecordingError: the records cannot be read.
         """
         began = time.monotonic()
-        query = recognise(text, Kind(kind) if kind else None)
+        text = asked.text
+        query = recognise(text, Kind(asked.kind) if asked.kind else None)
         flows, unread = self._flows(dags)
+        chosen = [flow for name, flow in flows.items() if asked.flow in ("", name)]
         looked = {"flows": sorted(flows), "not_readable": sorted(unread)}
         try:
-            found = trace(query, flows.values(), self._where, table) if flows else []
+            if flows and not chosen:
+                names = ", ".join(sorted(flows)[:_NAMED])
+                raise ConfigError(f"no flow {asked.flow!r}", hint=f"Known: {names}.", code="flow_unknown")
+            beside = flows.values()
+            found = trace(query, chosen, self._where, asked.table, beside=beside, site=asked.site) if flows else []
             if not flows:
                 raise TraceNotRecordedError(
                     f"no flow that you may see could hold {text}: none has recorded its definition yet",
@@ -75,7 +105,12 @@ class TracePage:
             "looked_through": looked,
             "more": len(found) - len(shown),
             "journeys": [
-                {**journey.to_json(), "dag_id": dag_ids.get(journey.flow, ""), "steps": steps_json(journey)}
+                {
+                    **journey.to_json(),
+                    "dag_id": dag_ids.get(journey.flow, ""),
+                    "steps": steps_json(journey),
+                    **({"lines": [list(line) for line in lines(journey)]} if asked.lines else {}),
+                }
                 for journey in shown
             ],
         }

@@ -90,7 +90,7 @@ class WindowRuns:
 
 def _is(run: WindowRun) -> sa.ColumnElement[bool]:
     c = t.lineage_runs.c
-    return (c.flow == run.flow) & (c.run_id == run.run_id) & (c.clear == run.clear)
+    return (c.flow == run.flow) & (c.run_id == run.run_id) & (c["clear"] == run.clear)
 
 
 def _window(row: Any) -> WindowRun:

@@ -74,3 +74,24 @@ def trends(runs: Sequence[RunQuality]) -> list[dict[str, Any]]:
         {**finding, "trend": [found.get((finding["name"], finding["table"])) for found in by_run]}
         for finding in runs[0].findings()
     ]
+
+
+def over_runs(runs: Sequence[RunQuality]) -> list[dict[str, Any]]:
+    """Return each check and expectation of some runs as its newest run had it, with `runs`: what each run found.
+
+    Args:
+        runs: newest first.
+
+    Returns:
+        One record per name and table, those of the newest run first. `runs` is as long as `runs` is, oldest first: None
+        where a run did not judge it, else evaluated, violations, violating_percent, met and error.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for place, run in enumerate(runs):
+        for finding in run.findings():
+            one = found.setdefault((finding["name"], finding["table"]), {**finding, "runs": [None] * len(runs)})
+            one["runs"][-1 - place] = {name: finding[name] for name in _OF_A_RUN}
+    return list(found.values())
+
+
+_OF_A_RUN = ("evaluated", "violations", "violating_percent", "met", "error")

@@ -55,6 +55,7 @@ class FrameChanges:
         told: schema_id → stored names of columns in clear whose values a cause shows for which a row is held back.
         keys: schema_id → the key that a transform chose for the table's records; others have the source's.
         by_value: whether rows have the columns of `places.PLACES`: a transform chose routes or keys by value.
+        projections: number of times that rows have got intermediate columns (`intermediate`), which names them.
     """
 
     rows: Any
@@ -65,6 +66,7 @@ class FrameChanges:
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
     by_value: bool = False
+    projections: int = 0
     keys: Mapping[int, RowKey] = field(default_factory=dict)
     told: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
@@ -331,9 +333,7 @@ class FrameChanges:
         changed = {image: self._rebuilt(image) for image in ("before", "after")} | {"unjudged": self._untold()}
         rows = self.rows.withColumns({name: F.expr(sql) for name, sql in changed.items()})
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
-        return FrameChanges(
-            rows, self.tables, fields, hidden=self.hidden, by_value=self.by_value, keys=self.keys, told=self.told
-        )
+        return replace(self, rows=rows, fields=fields, edited=frozenset())
 
     def _untold(self) -> str:
         """Return SQL of the causes, without a value of a column that is not shown: a transform behind hides it."""

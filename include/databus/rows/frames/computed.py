@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from databus.core.tables.schemas import ColumnSchema
@@ -39,6 +40,23 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 @dataclass(frozen=True)
+class ImageColumns:
+    """Columns of the rows that hold a value of each image.
+
+    Attributes:
+        before: name of the column of the before-image's value.
+        after: that of the after-image's.
+    """
+
+    before: str
+    after: str
+
+    def of(self, image: str) -> str:
+        """Return SQL of the value in an image ("before" or "after"); NULL where the row has lost the image since."""
+        return f"CASE WHEN `{image}` IS NOT NULL THEN `{self.before if image == 'before' else self.after}` END"
+
+
+@dataclass(frozen=True)
 class Computed:
     """Computed value of an image: NULL where it is, absent where the image lacks one of the inputs.
 
@@ -50,16 +68,18 @@ class Computed:
         inputs: name in the expression → the column as it stood when the value was defined.
         type: Spark type of the value.
         clear: stored names of the inputs whose values no transform had hidden by then.
+        columns: intermediate columns that hold the value (`databus.rows.frames.intermediate`); None without.
     """
 
     expression: Expression
     inputs: Mapping[str, Field] = field(hash=False)
     type: str = "string"
     clear: frozenset[str] = frozenset()
+    columns: ImageColumns | None = field(default=None, kw_only=True, compare=False)
 
     def present(self, image: str) -> str:
         """Return SQL that is true where an image ("before" or "after") has all inputs."""
-        return " AND ".join([f"`{image}` IS NOT NULL", *(each.present(image) for each in self.inputs.values())])
+        return " AND ".join([f"`{image}` IS NOT NULL", *(each.present(image) for each in self._stored.values())])
 
     def flagged(self, image: str, but: Sequence[str] = ()) -> str:
         """Return SQL that is true where the row says of an input that it is not what its column's type says.
@@ -77,6 +97,10 @@ class Computed:
 
     def value(self, image: str) -> str:
         """Return SQL of the value in an image ("before" or "after"); NULL where it is not computed."""
+        return self.definition(image) if self.columns is None else self.columns.of(image)
+
+    def definition(self, image: str) -> str:
+        """Return SQL that computes the value in an image from its inputs; NULL where it is not computed."""
 
         def access(name: str, _: str) -> str:
             found = self.inputs.get(name)
@@ -103,9 +127,16 @@ class Computed:
         return f"CASE WHEN {self.present(image)} THEN coalesce(CAST({value} AS VARIANT), parse_json('null')) END"
 
     def leaves(self) -> Iterator[str]:
-        """Yield the stored names of the columns that the value comes from."""
+        """Yield the stored names of the columns that the value comes from, each once."""
+        yield from self._stored
+
+    @cached_property
+    def _stored(self) -> dict[str, Field]:
+        """Stored columns that the value comes from, by their stored names."""
+        found: dict[str, Field] = {}
         for each in self.inputs.values():
-            yield from each.leaves()
+            found |= {each.source: each} if each.computed is None else each.computed._stored  # noqa: SLF001 - its own class
+        return found
 
 
 @dataclass(frozen=True)

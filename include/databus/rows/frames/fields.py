@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.rows.frames.computed import Computed
+from databus.rows.frames.computed import Computed, ImageColumns
 
 Rewrite = Callable[[str], str]
 """SQL of a value's text (bytes, for binary columns) → SQL of the text that takes its place; NULL is kept outside."""
@@ -26,6 +26,9 @@ class Field:
         stored_binary: whether the stored value, or the computed one, is binary.
         rewrites: what has replaced its value by text, in order.
         computed: expression of its value, before the rewrites; None where it is the stored one.
+        texts: intermediate columns of the text behind the first rewrites (`databus.rows.frames.intermediate`); None
+            without.
+        settled: number of the rewrites that `texts` has behind it.
     """
 
     column: ColumnSchema
@@ -33,6 +36,8 @@ class Field:
     stored_binary: bool = False
     rewrites: tuple[Rewrite, ...] = ()
     computed: Computed | None = None
+    texts: ImageColumns | None = None
+    settled: int = 0
 
     @classmethod
     def of_computed(cls, column: ColumnSchema, source: str, computed: Computed) -> Field:
@@ -91,14 +96,14 @@ class Field:
         raw = self.raw(image)
         if not self.rewrites:
             return raw
-        new = f"CAST({self._rewritten(raw)} AS VARIANT)"
+        new = f"CAST({self._rewritten(image)} AS VARIANT)"
         return f"CASE WHEN {raw} IS NULL OR is_variant_null({raw}) THEN {raw} ELSE {new} END"
 
     def typed(self, image: str) -> str:
         """Return SQL of the value as the column's Spark type; NULL where absent, NULL or not of that type."""
         if self.rewrites:
             raw = self.raw(image)
-            return f"CASE WHEN {raw} IS NOT NULL AND NOT is_variant_null({raw}) THEN {self._rewritten(raw)} END"
+            return f"CASE WHEN {raw} IS NOT NULL AND NOT is_variant_null({raw}) THEN {self._rewritten(image)} END"
         if self.computed is not None:
             if image in ("before", "after"):
                 return self.computed.value(image)
@@ -109,13 +114,21 @@ class Field:
             return f"try_variant_get(`{image}`, {path}, '{self.column.spark_type}')"
         return f"try_variant_get({self.raw(image)}, '$', '{self.column.spark_type}')"
 
-    def _rewritten(self, raw: str) -> str:
-        # The stored value speaks for itself: decimals print without exponent and trailing zeros, temporals are ISO
-        # text.
-        value = f"variant_get({raw}, '$', '{'binary' if self.stored_binary else 'string'}')"
-        for rewrite in self.rewrites:
+    def _rewritten(self, image: str) -> str:
+        value = self._text(image)
+        for rewrite in self.rewrites[self.settled :]:
             value = rewrite(value)
         return value
+
+    def _text(self, image: str) -> str:
+        if self.texts is None:
+            # The stored value speaks for itself: decimals print without exponent and trailing zeros, temporals are ISO
+            # text.
+            return f"variant_get({self.raw(image)}, '$', '{'binary' if self.stored_binary else 'string'}')"
+        if image in ("before", "after"):
+            return self.texts.of(image)
+        after, before = self.texts.of("after"), self.texts.of("before")
+        return f"CASE WHEN {self.present('after')} THEN {after} ELSE {before} END"
 
 
 def fields_of(schema: TableSchema) -> tuple[Field, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.holding import Failure, FlaggedInput, Holding
+from databus.rows.frames.intermediate import with_intermediate_columns
 
 
 def with_failures_held(
@@ -21,6 +22,7 @@ def with_failures_held(
         kind: of the transform.
         columns: schema_id → names of a column before it and of what came of it.
     """
+    after = with_intermediate_columns(after)  # each value is looked at several times
     failing = {
         number: tuple(_failure(before, after, number, old, new) for old, new in pairs)
         for number, pairs in columns.items()

@@ -122,8 +122,8 @@ class Called(Computed):
     arguments: tuple[str, ...] = ()
     schema_id: int = -1
 
-    def value(self, image: str) -> str:
-        """Return SQL of the value; the function is to be registered in the session (`register`)."""
+    def definition(self, image: str) -> str:
+        """Return SQL that calls the function; it is to be registered in the session (`register`)."""
         meant = f"`schema_id` = {self.schema_id} AND {self.meant(image)}"
         arguments = ", ".join([f"({meant})", *(f"({self.inputs[name].typed(image)})" for name in self.arguments)])
         return f"CASE WHEN {meant} THEN CAST({self.call.name}({arguments}) AS {self.type}) END"

@@ -173,7 +173,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
             if spec.transforms:
                 frame = rows_of_sink(flow, spec, sink, of_flow)
                 shares = shares_of(flow, (spec, sink))
-                offered = frame.where(shares[MINE] | shares[REFUSED]).select("event_id", check.STATE).collect()
+                offered = check.picked(frame, shares[MINE] | shares[REFUSED]).select("event_id", check.STATE).collect()
             given = {
                 row["event_id"]: [each for each in _meant(flow, row, entries) if wanted[each] in (CHECK, name)]
                 for row in offered

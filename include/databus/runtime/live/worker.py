@@ -30,6 +30,7 @@ _NEEDED = (
     "databus.sources.mysql.segments.rows",
     "databus.sinks.kafka.direct",
     "databus.sinks.kafka.writer",
+    "databus.kafka.record_run",
 )
 """Loaded before the first batch is there."""
 

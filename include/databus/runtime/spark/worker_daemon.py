@@ -24,6 +24,7 @@ NEEDED = (
     "databus.sinks.elasticsearch.direct",
     "databus.sinks.kafka.direct",
     "databus.sinks.kafka.writer",
+    "databus.kafka.record_run",
 )
 """Modules of tasks."""
 

@@ -16,10 +16,10 @@ from databus.core.state.plan import Plan
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
 from databus.kafka.client_settings import merged
+from databus.sinks.kafka.produce import produce
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.tally import MessageTally, too_large
 from databus.sinks.kafka.topics.standing import PinnedTopics
-from databus.sinks.kafka.writer import produce
 
 SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
     "at_least_once": {"acks": "all", "enable.idempotence": True, "linger.ms": 20},

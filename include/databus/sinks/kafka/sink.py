@@ -28,7 +28,6 @@ from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings, LastError
 from databus.schema_registry.settings import registry_findings
 from databus.sinks.kafka import evidence
-from databus.sinks.kafka.amendment_effect import effect_of
 from databus.sinks.kafka.claim_register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
@@ -39,7 +38,7 @@ from databus.sinks.kafka.preflight import keyless, probe
 from databus.sinks.kafka.registered.registration import Registration
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
+from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics, effect_of
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
 from databus.sinks.kafka.topics.standing import PinnedTopics, require_standing, standing_ids
 from databus.sinks.kafka.transactions import made_topics, planned_topics, topic_settings

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.client_cache import keeps
@@ -18,14 +16,12 @@ from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import MarkerDivergedError, RecordRejectedError, SinkError, SinkTransactionHangingError
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.plan import Plan
-from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import MISSING, LastError, sink_error
-from databus.rows.columns import views
-from databus.sinks.kafka.headers import header_lists, of_tombstone
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
+from databus.sinks.kafka.produce import produce
 from databus.sinks.kafka.second_reading import RereadableBatches, last_place, rows_until
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
-from databus.sinks.kafka.session_cache import GrownTopics, keep, kept, take
+from databus.sinks.kafka.session_cache import keep, kept, take
 from databus.sinks.kafka.tally import MessageTally, too_large
 from databus.sinks.kafka.topics.standing import PinnedTopics
 
@@ -33,12 +29,6 @@ log = logging.getLogger(__name__)
 
 LONGEST_CHUNK_S = TRANSACTION_TIMEOUT_MS / 1000 / 2
 """A chunk of slow rows ends after this long; a retry goes on by the rows in the marker, wherever chunks were cut."""
-
-_GROWN_WITHIN_S = 30.0
-"""A topic that has grown is reported by each broker within so long."""
-
-_POLL_EVERY = 1000
-_COLUMNS = ("partition", "key", "event_id", "ts_ms", "tombstone")
 
 
 @dataclass(frozen=True)
@@ -302,46 +292,3 @@ class KafkaSlotWriter:
                 "changed.",
             )
         tally.go_on_from(marker.done, marker.written, marker.outputs)
-
-
-def produce(session: Producing, batch: pa.RecordBatch, tally: MessageTally) -> None:
-    """Hand a batch to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
-    try:
-        with fatal_error_raised():
-            _produce(session.producer, batch, tally.reports(batch))
-    except KafkaException as error:
-        raise session.produce_failed(error) from error
-
-
-def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callable[..., None]]) -> None:
-    columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
-    produce, poll = producer.produce, producer.poll
-    grown = GrownTopics(producer, _GROWN_WITHIN_S)
-    last_ms, stamp = None, ("ts_ms", "")
-    chosen = header_lists(batch)
-    for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
-        if ts_ms != last_ms:
-            last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
-        headers = [("event_id", event_id), stamp] if chosen is None else chosen[row]
-        while True:
-            try:
-                # By position (on_delivery, timestamp, headers): names take a tenth of the call.
-                produce(topic, value, key, partition, reports.get(row), None, 0, headers)
-                if tombstone:
-                    value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
-                    headers = of_tombstone(headers)
-                    continue
-                break
-            except BufferError:
-                poll(0.1)
-            except KafkaException as error:
-                grown.look_again(topic, error)
-        if row % _POLL_EVERY == 0:
-            poll(0)
-
-
-def _topics(column: pa.Array) -> list[str]:
-    """Return the column as a list; the few names are made once."""
-    encoded = column.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    return [names[code] for code in encoded.indices.to_numpy().tolist()]

@@ -48,7 +48,7 @@ from databus.sources.kafka.stable_offsets import StableOffsets
 log = logging.getLogger(__name__)
 
 _IDLE_S = 0.1
-"""How long an idle plan waits between two looks at the ends."""
+"""Pause of an idle plan between two looks at the ends."""
 
 _LOOKS_SHARE = 0.25
 """Share of its time that an idle plan looks at most: a look at thousands of partitions takes CPU."""

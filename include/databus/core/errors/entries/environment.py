@@ -1,4 +1,4 @@
-"""Entries of error codes: engine, machine, TLS, sandbox."""
+"""Entries of error codes: engine, machine, TLS, a server that the command asks, sandbox."""
 
 from __future__ import annotations
 
@@ -136,6 +136,25 @@ ENTRIES: dict[str, ErrorEntry] = {
     "sandbox_program_missing": ErrorEntry(
         "A program or package of the sandbox is not installed.",
         "Install it, as the hint says.",
+    ),
+    "server_unavailable": ErrorEntry(
+        "The server that --server or DATABUS_SERVER names does not answer, or the connection to it was cut off.",
+        "Look at the address and at Airflow's API server. What was cut off may have been done.",
+        exits=(4,),
+        retried=True,
+    ),
+    "server_refused": ErrorEntry(
+        "The server refuses what the command asked, by Airflow's login or rights, and gives no code of its own.",
+        "Name a token that has not expired, or ask for the right: to see the DAG, or to edit it for changes.",
+    ),
+    "server_answer": ErrorEntry(
+        "What answers at --server is not the API of a databus: a login page, a proxy, an Airflow without its plugin.",
+        "Give the address of Airflow's API server, with the plugin of this version.",
+    ),
+    "verb_not_served": ErrorEntry(
+        "The API in Airflow has no route for a verb of the command.",
+        "Run it where the flow's servers can be reached, without --server and DATABUS_SERVER.",
+        exits=(1, 2),
     ),
     "sandbox_server_died": ErrorEntry(
         "A server of the sandbox ended while it started.",

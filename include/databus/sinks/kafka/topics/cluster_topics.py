@@ -13,6 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from databus.core.errors.sink import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
+from databus.core.state.amendments import SinkEffect
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.refusals import silent_refusal
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
@@ -259,3 +260,36 @@ def _fresh(known: tuple[float, Mapping[str, T]], names: Sequence[str]) -> Mappin
     """Return what was learnt a moment ago if it has all these topics, else None."""
     at, found = known
     return found if time.monotonic() - at < _KNOWN_S and all(name in found for name in names) else None
+
+
+def effect_of(sink: str, topics: Topics, outputs: Sequence[str], *, back: bool) -> SinkEffect:
+    """Say what readers of a flow's topics see after a move; a compacted topic is not rewound without consent.
+
+    Args:
+        sink: sink name.
+        topics: the cluster's topics.
+        outputs: "topic[partition]", or the topic's name, of what was written in the range that is passed.
+        back: whether the move goes back.
+    """
+    if not back:
+        return SinkEffect(sink, "the rows passed over are never sent; the records of their keys stay as they were")
+    known = topics.partitions()
+    written = sorted({output.rpartition("[")[0] or output for output in outputs})
+    names, gone = [name for name in written if name in known], [name for name in written if name not in known]
+    told = []
+    if names or not gone:
+        who = f"{', '.join(names)} {'gets' if len(names) == 1 else 'get'}" if names else "its topics get"
+        told.append(
+            f"{who} duplicates, appended behind what is there, with the event ids they had "
+            "(header event_id), by which consumers can drop them"
+        )
+    if gone:
+        told.append(f"not there any more, and so without duplicates: {', '.join(gone)}")
+    settings = topics.configs(ConfigResource.Type.TOPIC, names) if names else {}
+    compacted = [name for name in names if "compact" in settings[name].get("cleanup.policy", "")]
+    refused = (
+        f"{', '.join(compacted)} is compacted: until the flow has caught up, a key's newest record is an older state"
+        if compacted
+        else ""
+    )
+    return SinkEffect(sink, "; ".join(told), refused)

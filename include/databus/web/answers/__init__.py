@@ -1,0 +1,1 @@
+"""Answers of the API as models, for its description alone; tests hold them to what is sent."""

@@ -1,0 +1,149 @@
+"""Requests of one lane that meet in a transaction, with a session in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from databus.core.errors import (
+    SinkAccessError,
+    SinkFencedError,
+    SinkSettingError,
+    StreamFullError,
+    StreamNotAnsweredError,
+    StreamSequenceError,
+)
+from databus.core.errors.root import DatabusError
+from databus.kafka.client import ClientSettings, LastError
+from databus.stream import lane as lanes
+from databus.stream.body import StreamRecord
+from databus.stream.lane import Lane
+from databus.stream.options import StreamOptions
+from databus.stream.plain import write_error
+from databus.stream.producers import Producers
+from databus.stream.requests import Delivery, WriteAnswer, WriteRequest
+from databus.stream.topics import Topic
+
+PURGED = KafkaError._PURGE_QUEUE
+DIFFERENT = KafkaError._INVALID_DIFFERENT_RECORD
+SETTINGS = ClientSettings("k", "h:1")
+
+
+class FakeSession:
+    """Session whose transactions end as a script says: producer → code of the error of its records."""
+
+    script: list[dict[str, int]]
+    cause_code = KafkaError.UNKNOWN
+    fence: DatabusError | None = None
+    confirmed = 0
+
+    def __init__(self, *_: Any, **__: Any):
+        self.producers = Producers(10, 10**9)
+
+    def write(self, deliveries: Any) -> None:
+        errors = self.script.pop(0) if self.script else {}
+        for delivery, _ in deliveries:
+            code = errors.get(delivery.request.producer)
+            delivery.error = None if code is None else KafkaError(code)
+
+    def commit(self, states: Any) -> None:
+        for key, state in states.items():
+            self.producers.keep(key, state)
+
+    def confirm(self) -> None:
+        FakeSession.confirmed += 1
+        if self.fence is not None:
+            raise self.fence
+
+    def cause(self) -> KafkaError:
+        return KafkaError(self.cause_code)
+
+
+Send = Callable[..., list[Future[WriteAnswer]]]
+
+
+@pytest.fixture
+def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
+    """Send a request of each (producer, sequence) at once; they meet in one transaction."""
+    monkeypatch.setattr(lanes, "LaneSession", FakeSession)
+    monkeypatch.setattr(FakeSession, "script", [], raising=False)
+    monkeypatch.setattr(FakeSession, "confirmed", 0)
+    go = threading.Event()
+    lane = Lane(SETTINGS, StreamOptions(), 0, lambda: go.wait(30) and None)
+    topic = Topic("events", 1, 1, 2_000_000)
+
+    def submit(*requests: tuple[str, int], **facts: Any) -> list[Future[WriteAnswer]]:
+        for name, value in facts.items():
+            monkeypatch.setattr(FakeSession, name, value, raising=False)
+        first = lane.submit(topic, WriteRequest("events", [StreamRecord(b"x")], "opens", 1))
+        sent = [
+            lane.submit(topic, WriteRequest("events", [StreamRecord(b"x")], producer, sequence))
+            for producer, sequence in requests
+        ]
+        go.set()
+        first.exception(30)
+        return sent
+
+    yield submit
+    go.set()
+    lane.close()
+
+
+def test_a_refused_request_does_not_fail_its_neighbours(send: Send) -> None:
+    good, bad = send(("good", 0), ("bad", 0), script=[{"good": PURGED, "bad": KafkaError.INVALID_RECORD}])
+    assert isinstance(bad.exception(30), SinkSettingError)
+    assert good.result(30).repeated is False
+
+
+@pytest.mark.parametrize("code", [PURGED, DIFFERENT])
+def test_records_that_were_given_up_are_to_be_sent_again(send: Send, code: int) -> None:
+    for one in send(("a", 0), ("b", 0), script=[{"a": code, "b": PURGED}]):
+        error = one.exception(30)
+        assert isinstance(error, StreamNotAnsweredError)
+        assert error.retryable
+
+
+def test_refusals_one_after_another_end(send: Send) -> None:
+    refused = KafkaError.INVALID_RECORD
+    script = [{"a": refused, "b": PURGED, "c": PURGED}, {"b": refused, "c": PURGED}]
+    a, b, c = send(("a", 0), ("b", 0), ("c", 0), script=script)
+    assert isinstance(a.exception(30), SinkSettingError)
+    assert isinstance(b.exception(30), SinkSettingError)
+    assert isinstance(c.exception(30), StreamNotAnsweredError)
+
+
+def test_a_request_alone_is_told_that_it_may_not_write(send: Send) -> None:
+    (one,) = send(("a", 0), script=[{"a": PURGED}], cause_code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert isinstance(one.exception(30), SinkAccessError)
+
+
+def test_a_gap_is_told_by_the_instance_that_has_the_lane(send: Send) -> None:
+    (gap,) = send(("a", 3))
+    assert isinstance(gap.exception(30), StreamSequenceError)
+    assert FakeSession.confirmed >= 1
+    (gap,) = send(("a", 3), fence=SinkFencedError("taken over"))
+    assert isinstance(gap.exception(30), StreamNotAnsweredError)
+
+
+def test_a_delivery_keeps_the_cause_that_is_its_own() -> None:
+    class FakeProducer:
+        def produce_batch(self, topic: str, messages: list[Any], partition: int, on_delivery: Any) -> int:
+            for code in (DIFFERENT, KafkaError.INVALID_RECORD, PURGED):
+                on_delivery(KafkaError(code), None)
+            return len(messages)
+
+    delivery, producer = Delivery(WriteRequest("events", [StreamRecord(b"x")] * 3)), FakeProducer()
+    delivery.produce(producer, 0)  # type: ignore[arg-type]
+    assert delivery.error is not None
+    assert delivery.error.code() == KafkaError.INVALID_RECORD
+
+
+def test_a_full_queue_is_another_try() -> None:
+    full = KafkaError(KafkaError._QUEUE_FULL)
+    error = write_error(SETTINGS, WriteRequest("events", []), full, LastError())
+    assert isinstance(error, StreamFullError)

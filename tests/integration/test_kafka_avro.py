@@ -33,7 +33,7 @@ from databus.ops.health.doctor import examine_flow
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from databus.registry import flow_from_json
 from databus.runtime.context import RunIdentity
 from databus.sandbox import Sandbox, SandboxOptions

@@ -28,7 +28,7 @@ from databus.ops.services import open_services
 from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.ops.validation.validate import ValidationRequest, validate
-from databus.records.quarantine import HeldRow, Selection
+from databus.records.quarantine.rows import HeldRow, Selection
 from databus.rows.murmur2 import murmur2
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.window_result import WindowResult

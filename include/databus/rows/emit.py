@@ -22,7 +22,7 @@ from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.provenance import constant, provenance
 from databus.rows.row_program import FILTERED, FatedRows, RowProgram, SinkProgram
-from databus.rows.variant import arrow_schema
+from databus.rows.variant.images import arrow_schema
 from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
 from databus.rows.violations import ImageMarks
 

@@ -13,7 +13,7 @@ from databus.core.errors.source import (
     SourceError,
     SourceUnavailableError,
 )
-from databus.sources.mysql.snapshot.view_session import IDLE_S, ViewSession
+from databus.sources.mysql.snapshot.views.view_session import IDLE_S, ViewSession
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors.source import DecodeError
 from databus.core.events import ROW_COLUMNS, ROW_DDL
-from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array
-from databus.rows.variant_columns import column_writer
+from databus.rows.variant import kernels
+from databus.rows.variant.columns import column_writer
 
 SPARK_DDL = ROW_DDL
 """The shape as a Spark DDL string."""

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.records import tables as t
-from databus.records.quarantine import HeldState, with_decisions
+from databus.records.quarantine.rows import HeldState, with_decisions
 from databus.records.store import RecordStore
 
 READ_BYTES = 256 * 1024

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
 from databus.core.errors.source import DecodeError
-from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, fixed, text, validity
 from databus.rows.temporal import is_temporal, iso_text
+from databus.rows.variant import kernels
 
 _SHORT_STRING_BYTES = 63
 

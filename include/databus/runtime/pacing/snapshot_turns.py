@@ -18,7 +18,7 @@ from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan, SourcePlan
 from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, PlannedChunks, Snapshot
 from databus.core.state.snapshot_progress import SnapshotProgress, progress_of
-from databus.runtime.snapshot_rate import ChunkShare, SnapshotRate
+from databus.runtime.pacing.snapshot_rate import ChunkShare, SnapshotRate
 
 if TYPE_CHECKING:
     from databus.runtime.context import FlowSession

@@ -24,9 +24,9 @@ from databus.core.errors.source import OffsetInvalidError, SnapshotNotYetVisible
 from databus.core.positions.binlog_offset import BinlogOffset
 from databus.core.positions.offset import Ordering
 from databus.sources.mysql.server import HEAD_STATEMENTS, Flavor, MysqlServer, ask_known
-from databus.sources.mysql.snapshot.read_lock import read_lock
-from databus.sources.mysql.snapshot.replica_view import wait_for_replica
-from databus.sources.mysql.snapshot.view_session import ViewSession, check_same_server
+from databus.sources.mysql.snapshot.views.read_lock import read_lock
+from databus.sources.mysql.snapshot.views.replica_view import wait_for_replica
+from databus.sources.mysql.snapshot.views.view_session import ViewSession, check_same_server
 
 XA_COMMIT_S = 1.0
 """An XA COMMIT of MariaDB that may be in the log is waited for so long; then a read lock decides."""

@@ -22,7 +22,7 @@ from databus.sources.mysql.replica_rules import (
     replica_faults,
 )
 from databus.sources.mysql.server import MysqlServer, ask_known
-from databus.sources.mysql.snapshot.view_session import ViewSession
+from databus.sources.mysql.snapshot.views.view_session import ViewSession
 
 REPLICA_WAIT_S = 10.0
 """A replica is waited for so long, and the stream with it; one that is further behind is not asked for chunks."""

@@ -24,8 +24,8 @@ from databus.core.trace import (
     TraceNotRecordedError,
 )
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.traced_images import images_of
-from databus.sinks.kafka.traced_record import is_other, number_in_log, plain_key, reads_alike, sighting_of
+from databus.sinks.kafka.tracing.images import images_of
+from databus.sinks.kafka.tracing.record import is_other, number_in_log, plain_key, reads_alike, sighting_of
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 _PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from functools import cache
 
-from tests.suite.steady import ROOT
+from tests.unit.suite.definitions import definitions
 
 _TWICE = {
     "Change": "the consumer's is a public name; the one of traces is what a search finds",
@@ -34,12 +33,10 @@ _PUBLIC = frozenset({"Seen"})
 @cache
 def classes() -> dict[str, list[str]]:
     """Return the name of each class of the product, private and nested ones too, with the files that define it."""
-    package = ROOT / "include" / "databus"
     found = defaultdict(list)
-    for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(f"{path.relative_to(package)}:{node.lineno}")
+    for each in definitions():
+        if each.is_class:
+            found[each.name].append(f"{each.file}:{each.line}")
     return found
 
 

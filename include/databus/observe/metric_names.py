@@ -90,6 +90,7 @@ WATCH_METRICS = (
         ("partition_lag_seconds", _PARTITION, "age in seconds of the first of them; 0 without any"),
         ("partition_held_back_records", _PARTITION, "offsets that cannot be read, for a transaction is open"),
         ("headroom_seconds", _FLOW, "seconds until the source may delete what the flow needs next"),
+        ("headroom_low", _FLOW, "1 while these seconds are below the source's own threshold"),
         ("headroom_bytes", _FLOW, "log bytes before the flow's place, which the source deletes first"),
         ("checkpoint_age_seconds", _FLOW, "seconds since the checkpoint moved"),
         ("last_run_age_seconds", _FLOW, "seconds since a run held the lease; 0 while one does"),

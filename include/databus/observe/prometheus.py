@@ -21,6 +21,7 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
         "lag_bytes": f.lag_bytes,
         "lag_rows": f.lag_rows,
         "headroom_seconds": room.seconds if room else None,
+        "headroom_low": room.low if room else None,
         "headroom_bytes": room.bytes if room else None,
         "checkpoint_age_seconds": _age(f.at, f.committed_at),
         "last_run_age_seconds": _age(f.at, f.last_run_at),

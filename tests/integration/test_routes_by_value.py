@@ -148,7 +148,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
         told = preview(regions.flow, services)
         counted = dry_run(regions.flow, services, world.spark(regions.name), regions.identity())
     assert told.outputs["kafka"] == ("eu", "us", f"{database}.other")
-    assert told.lanes["*"].startswith("Spark, because transform route by CASE")
+    assert told.lanes == {f"{database}.orders": "direct", f"{database}.other": "direct"}
     assert sum(counted.sinks["elasticsearch"].values()) >= counted.tables[f"{database}.orders"].read
     regions.run()
     regions.assert_each_route_holds_its_rows()

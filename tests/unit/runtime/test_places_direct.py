@@ -22,6 +22,7 @@ from databus import (
     Mask,
     Memory,
     NotNull,
+    Project,
     RenameColumns,
     Route,
     Split,
@@ -325,13 +326,36 @@ def test_what_stays_in_sparks_lane_says_why() -> None:
     )
 
 
+@pytest.mark.parametrize("before", [(), (Filter("amount > 100"),)], ids=["plain", "filtered"])
+def test_copies_are_made_behind_a_sinks_own_transforms(before: tuple[TransformSpec, ...]) -> None:
+    """An update that moves has a copy at each route, of the images that the sink's filter leaves."""
+    route = Route(by="CASE WHEN customer_id % 2 = 0 THEN 'even' ELSE 'odd' END", routes=("even", "odd"))
+    own: dict[str, tuple[TransformSpec, ...]] = {
+        "even": (Filter("amount > 5000000000"), AddColumn(gross="CAST(amount * 2 AS decimal(14,2))")),
+        "all": (Mask("region"), Filter("_op <> 'c' OR amount IS NOT NULL"), Project("id", "amount", "region")),
+    }
+    routes = {"even": ("even",), "all": ("*",)}
+    sinks = [Memory(name=n, store=n, routes=routes[n], transforms=own[n]) for n in own]
+    together = moved(Here(), mock_flow(11, 200, [*before, route], sinks))
+    for name, specs in own.items():
+        sink = Memory(name=name, store=name, routes=routes[name])
+        alone = moved(Here(), mock_flow(11, 200, [*before, route, *specs], [sink]))
+        assert together.stores[name] == alone.stores[name], name
+    assert together.left_out("even")
+
+
 def test_a_flow_of_sinks_by_route_counts_what_each_confirms() -> None:
     """Over two tables, with transforms of one sink behind; `moved` holds the ledger to it."""
     route = Route(by="coalesce(status, 'none')", routes=("new", "paid", "none"), tables=("shop.orders",))
     sinks = [
         Memory(name="new", store="new", routes=("new",)),
         Memory(name="all", store="all"),
-        Memory(name="cut", store="cut", routes=("new", "shop.*"), transforms=(Filter("amount > 300"), Mask("region"))),
+        Memory(
+            name="cut",
+            store="cut",
+            routes=("new", "shop.*"),
+            transforms=(Filter("amount > 5000000000"), Mask("region")),
+        ),
     ]
     told = moved(Here(), mock_flow(5, 400, [route, KeyBy("customer_id", tables=("shop.people",))], sinks))
 

@@ -171,8 +171,8 @@ def copies_of(
     names = tuple(dict.fromkeys(name for each in routes for name in each))
     place = {name: number for number, name in enumerate(names)}
     of_group = np.zeros((len(routes), int(counts.max(initial=1))), np.int64)
-    for number, each in enumerate(routes):
-        of_group[number, : len(each)] = [place[name] for name in each]
+    for at, each in enumerate(routes):
+        of_group[at, : len(each)] = [place[name] for name in each]
     row, kind, bit = _listed(of_kind, int(counts.max(initial=1)))
     begins = np.flatnonzero(np.append(True, row[1:] != row[:-1])) if len(row) else np.zeros(0, np.int64)
     many = np.diff(np.append(begins, len(row)))

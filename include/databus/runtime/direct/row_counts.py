@@ -142,7 +142,8 @@ class RowCounter:
         group, tables = _groups(rows, schema_id, self._tables)
         routes = [routes_of(self._flow, table) for table in tables]
         ops = rows[FLOW_OP] if FLOW_OP in rows.schema.names else rows["op"]
-        accepted = self._accepted(rows, ops, group, routes)
+        copies = self._copies(rows, ops, group, routes, of_flow=True)
+        accepted = self._accepted(rows, ops, group, routes, copies)
         taken = np.logical_or.reduce(accepted)
         marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
         held = taken & held_back(rows, marks, self._holding)
@@ -150,7 +151,9 @@ class RowCounter:
         if self._passed is not None:  # of a sink that is behind, what it alone lacks
             before = np.asarray(pc.is_in(rows["event_id"], self._passed))
             held, kept = held | before, held & accepted[self._mine] & ~before
-        written = self._written(rows, group, routes)
+        written = copies
+        if FLOW_OP in rows.schema.names:
+            written = self._copies(rows, rows["op"], group, routes, of_flow=False)
         mine, refused = self._behind_own(rows, accepted[self._mine] & ~held, written)
         for number, table in enumerate(tables):
             here = group == number
@@ -178,27 +181,34 @@ class RowCounter:
         return iter((routed if mine.all() else routed.filter(pa.array(mine)),))
 
     def _accepted(
-        self, rows: pa.RecordBatch, ops: pa.Array, group: npt.NDArray[np.int32], routes: Sequence[Sequence[str]]
+        self,
+        rows: pa.RecordBatch,
+        ops: pa.Array,
+        group: npt.NDArray[np.int32],
+        routes: Sequence[Sequence[str]],
+        copies: RowCopies | None,
     ) -> list[npt.NDArray[np.bool_]]:
-        """Return for each sink which rows reach it, by route and operation: where values choose, those of any copy."""
-        if self._most_copies == 1:
-            return [
-                _accepted(ops, taker.offered, group, [names[0] for names in routes], taker) for taker in self._takers
-            ]
-        from databus.runtime.direct.row_copies import copies_of
-
-        copies = copies_of(rows, ops, group, routes, of_flow=True)
+        """Return for each sink which rows reach it, by route and operation, a copy of them at least."""
+        if copies is None:
+            first = [each[0] for each in routes]
+            return [_accepted(ops, taker.offered, group, first, taker) for taker in self._takers]
         return [copies.rows_with(copies.accepted(taker.routes, taker.offered), rows.num_rows) for taker in self._takers]
 
-    def _written(
-        self, rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: Sequence[Sequence[str]]
+    def _copies(
+        self,
+        rows: pa.RecordBatch,
+        ops: pa.Array,
+        group: npt.NDArray[np.int32],
+        routes: Sequence[Sequence[str]],
+        *,
+        of_flow: bool,
     ) -> RowCopies | None:
-        """Return the copies that sinks are given of rows that are written; None where none are made."""
+        """Return the copies of rows; None where none are made."""
         if self._most_copies == 1:
             return None
         from databus.runtime.direct.row_copies import copies_of
 
-        return copies_of(rows, rows["op"], group, routes, of_flow=False)
+        return copies_of(rows, ops, group, routes, of_flow=of_flow)
 
     def _copied(
         self,

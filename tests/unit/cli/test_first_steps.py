@@ -121,7 +121,7 @@ def test_validate_tells_a_form_that_the_definition_leaves_to_spark(tmp_path: Pat
     assert (told.exit_code, row["code"]) == (2, "lane_required")
     assert row["problem"] == (
         'lane: flow f, sink kafka: format="avro" needs rows as they are decoded: transform route by region to eu, '
-        "us is applied by Spark alone"
+        'us makes several records of a row, and format="avro" has no form for them'
     )
 
 

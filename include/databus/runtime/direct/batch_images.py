@@ -145,7 +145,8 @@ class BatchImages:
         return {column.name: place for place, column in enumerate(self.batch.schema.columns)}
 
     @cached_property
-    def _unflagged(self) -> BatchImages:
+    def unflagged(self) -> BatchImages:
+        """The images with no value where it is flagged."""
         return BatchImages(replace(self.batch, exceptions={}), self.transactions) if self.batch.exceptions else self
 
     def _made(self, column: ColumnProgram, needed: Mask | None) -> pa.Array:
@@ -176,7 +177,7 @@ class BatchImages:
             if isinstance(given, str):
                 array = self.shape(given)
             else:  # flagged ones have no value here, which nothing is computed from
-                array = (self if given.computed is not None else self._unflagged).values(given, needed)
+                array = (self if given.computed is not None else self.unflagged).values(given, needed)
             inputs[name] = array if chosen == count else array.filter(pa.array(meant))
         return _spread(computed.evaluation.values(inputs, chosen), meant)
 

@@ -1,0 +1,90 @@
+"""HTTP connection of the stream service, closed where its client sends no request or does not take an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class StreamConnection(HttpToolsProtocol):
+    """Connection whose client may be silent for a bounded time, before a request and while it takes an answer.
+
+    The write buffer is empty or the connection waits: so what a slow client holds in memory is one piece of an answer.
+
+    Attributes:
+        patience_s: seconds until the head of a request is there, and in which each piece of an answer is taken.
+        dropped: called with "silent" or "unread" where a connection is closed for it.
+    """
+
+    patience_s: ClassVar[float]
+    dropped: ClassVar[Callable[[str], None]]
+
+    def __init__(self, *given: Any, **named: Any):
+        super().__init__(*given, **named)
+        self._head: asyncio.TimerHandle | None = None
+        self._taken: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1, low=0)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what waits."""
+        self._head = _ended(self._head)
+        self._taken = _ended(self._taken)
+        super().connection_lost(exc)
+
+    def on_headers_complete(self) -> None:
+        """Take the head of a request: its body and answer have times of their own."""
+        self._head = _ended(self._head)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it is there."""
+        super().on_response_complete()
+        if self.cycle.response_complete and not self.transport.is_closing():
+            self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        """Wait until the client has taken what was written."""
+        super().pause_writing()
+        if self._taken is None:
+            self._taken = self.loop.call_later(self.patience_s, self._drop, "unread")
+
+    def resume_writing(self) -> None:
+        """Go on with the answer."""
+        self._taken = _ended(self._taken)
+        super().resume_writing()
+
+    def _wait_for_head(self) -> None:
+        _ended(self._head)
+        self._head = self.loop.call_later(self.patience_s, self._drop, "silent")
+
+    def _drop(self, why: str) -> None:
+        type(self).dropped(why)
+        self.transport.abort()  # not close(): it waits for the buffer
+
+
+def connection_class(patience: float, counted: Callable[[str], None]) -> type[StreamConnection]:
+    """Return the class of a service's connections.
+
+    Args:
+        patience: seconds.
+        counted: called with why a connection was dropped.
+    """
+
+    class Connection(StreamConnection):
+        patience_s = patience
+        dropped = staticmethod(counted)
+
+    return Connection
+
+
+def _ended(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

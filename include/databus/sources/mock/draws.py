@@ -58,6 +58,8 @@ class Draw:
 
     def at(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Return, for places of the sequence, the choice and how often it came before."""
+        if len(self.pattern) == 1:
+            return np.zeros(len(numbers), np.int64), numbers
         rounds, place = np.divmod(numbers, len(self.pattern))
         choice = self.pattern[place].astype(np.int64)
         return choice, rounds * (self.starts[choice + 1] - self.starts[choice]) + self.rank[place]

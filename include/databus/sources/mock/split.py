@@ -88,9 +88,9 @@ def _read(
     tables, nth = log.draw.at(numbers)
     pieces: list[pa.RecordBatch] = []
     for place, table in enumerate(log.tables):
-        mine = tables == place
+        mine = slice(None) if len(log.tables) == 1 else np.flatnonzero(tables == place)
         version = log.version_at(place, start)
-        if mine.any() and form.takes(ids[place, version]):
+        if len(of[mine]) and form.takes(ids[place, version]):
             batch = table.batch(version, ids[place, version], nth[mine], of[mine], ordinal[mine])
             pieces.extend(emit(batch, transactions, SERVER, form))
     if len(pieces) == 1:

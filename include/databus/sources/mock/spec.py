@@ -32,7 +32,7 @@ _CAME_LATER = ("operations", "keys", "skew", "table_skew", "phases", "sizes", "s
 class Mock(SourceSpec):
     """Deterministic row changes: of ten changes of a table six are inserts, three are updates and one is a delete.
 
-    The shares, keys, types, statements and faults are options; see the page on mock sources.
+    These shares, keys and their skew, types, statements and faults are options.
 
     Attributes:
         tables: `database.table` names, e.g. ("shop.orders",); row changes go to them in turn. Default ("shop.orders",).

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from databus.sinks.noop import Noop as Noop
     from databus.sinks.simple import SimpleSink as SimpleSink
     from databus.sources.kafka.spec import KafkaTopics as KafkaTopics
+    from databus.sources.mock.fault import MockFault as MockFault
     from databus.sources.mock.spec import Mock as Mock
     from databus.sources.mysql.row_filters import HashPartition as HashPartition
     from databus.sources.mysql.row_filters import ModuloPartition as ModuloPartition
@@ -90,6 +91,7 @@ __all__ = [
     "Mirror",
     "MirrorTopics",
     "Mock",
+    "MockFault",
     "ModuloPartition",
     "MysqlBinlog",
     "Noop",

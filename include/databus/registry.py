@@ -67,6 +67,7 @@ PARTS = {
     "ModuloPartition": "databus.sources.mysql.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.mysql.row_filters:HashPartition",
     "SnapshotOptions": "databus.sources.mysql.snapshot_options:SnapshotOptions",
+    "MockFault": "databus.sources.mock.fault:MockFault",
     "Expectations": "databus.core.expectations:Expectations",
     "SimpleSink": "databus.sinks.simple:SimpleSink",
     "SimpleSource": "databus.sources.simple:SimpleSource",

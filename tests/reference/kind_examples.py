@@ -23,6 +23,7 @@ EXAMPLES = {
     "ModuloPartition": 'ModuloPartition(tables=("shop.orders",), column="id", modulus=4, remainders=(0, 1))',
     "HashPartition": 'HashPartition(tables=("shop.orders",), partitions=8, keep=(0, 1))',
     "KafkaTopics": 'KafkaTopics(conn_id="kafka_east", topics=("orders",), value_format="json", start="earliest")',
+    "MockFault": 'MockFault(what="read_fails", at_row=1_000, times=2)',
     "Mock": 'Mock(tables=("shop.orders",), rows=1_000)',
     "Filter": 'Filter("status <> \'draft\'", tables=("shop.orders",))',
     "Project": 'Project("id", "status", tables=("shop.orders",))',

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
@@ -247,8 +246,7 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
     if encoder is not None and len(updates):
         whole = updates[(batch.before_row[updates] >= 0) & (batch.after_row[updates] >= 0)]
         before, after = batch.before_row[whole], batch.after_row[whole]
-        changed = pc.not_equal(encoder.keys(before, after), encoder.keys(after, before))
-        split[whole] = changed.to_numpy(zero_copy_only=False)
+        split[whole] = encoder.differ(before, after)
     split[updates] |= (batch.before_row[updates] < 0) != (batch.after_row[updates] < 0)
     change = np.repeat(np.arange(n), 1 + split)
     second = np.zeros(len(change), np.bool_)
@@ -289,11 +287,13 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         before, after = rows.keyed
         other = np.where(rows.part > 0, batch.before_row[rows.change], before)
-        key = encoder.keys(after[named], other[named])
+        if not named.all():
+            after, other = after[named], other[named]
+        key = encoder.keys(after, other)
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
         key = _at(key, named)
-        form_key = key if origin.keys is None else _at(origin.keys.keys(after[named], other[named]), named)
+        form_key = key if origin.keys is None else _at(origin.keys.keys(after, other), named)
     columns = {
         FORM_KEY: form_key,
         "op": _LETTERS.take(pa.array(rows.op)),

@@ -24,6 +24,7 @@ EXAMPLES = {
     "HashPartition": 'HashPartition(tables=("shop.orders",), partitions=8, keep=(0, 1))',
     "KafkaTopics": 'KafkaTopics(conn_id="kafka_east", topics=("orders",), value_format="json", start="earliest")',
     "Mock": 'Mock(tables=("shop.orders",), rows=1_000)',
+    "SequenceTable": 'SequenceTable(conn_id="postgres_shop", table="public.outbox")',
     "Filter": 'Filter("status <> \'draft\'", tables=("shop.orders",))',
     "Project": 'Project("id", "status", tables=("shop.orders",))',
     "RenameColumns": 'RenameColumns({"cust": "customer_id"}, tables=("shop.orders",))',

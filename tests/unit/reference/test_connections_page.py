@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from databus.binlog.server.wire import _options
+from databus.binlog.server.wire import client_options
 from databus.checkpoints.connection.options import ZooKeeperOptions
 from databus.connections.airflow_format import parse_connection
 from databus.core.connections import Connection
@@ -50,7 +50,7 @@ def test_the_clients_take_the_examples() -> None:
     assert "k1:9093" in str(servers_of(of("kafka").extra))
     assert RegistrySettings.of(of("http"), 1.0).url == "https://registry.example.com:8081/apis/ccompat/v7"
     no_tls = of("mysql").model_copy(update={"extra": {}})  # its file is not here
-    assert _options(no_tls) == {"host": "db.example.com", "port": 3306, "ssl_disabled": True}
+    assert client_options(no_tls) == {"host": "db.example.com", "port": 3306, "ssl_disabled": True}
 
 
 def test_every_type_that_a_spec_asks_for_is_described() -> None:

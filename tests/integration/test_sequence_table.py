@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import random
 import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from databus import Flow, Kafka
+from databus.connections.airflow_format import to_json
 from databus.core.batching import Batching
 from databus.core.connections import Connection
 from databus.core.errors import (
@@ -26,16 +30,22 @@ from databus.core.errors import (
 from databus.core.findings import Level
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.positions.pg_snapshot import PgSnapshotOffset
+from databus.ops.ledger.verify import verify
+from databus.ops.services import open_services
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import APPLICATION
 from databus.testing.contract import SourceContract
 from databus.testing.contract.source import EVERYTHING, IMPATIENT
+from tests.integration.conftest import Started
+from tests.integration.kafka_target import consume
+from tests.integration.one_process import OneProcessWorld
 from tests.integration.sequence_servers import Outbox, Reader, Writers, faults_of, rows_of
 from tests.ports import ports_from
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 NONE = {"missed": 0, "not there": 0, "twice": 0, "out of order": 0, "cut": 0}
 MARKS = "CREATE TABLE {}.databus_cleaned (log_table varchar(200) PRIMARY KEY, cleaned_by varchar(200), place text)"
+GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "read-a-sequence-table.md"
 _NUMBERS = itertools.count(1)
 Made = Callable[[str], Outbox]
 
@@ -352,6 +362,67 @@ class TestMysql:
         assert [each.level for each in outbox.open(login=shop, lag_window=timedelta(seconds=1)).preflight(None)] == [
             Level.OK
         ]
+
+
+def test_a_flow_brings_rows_to_kafka_once_and_its_ledger_adds_up(
+    started: Started, outbox: Outbox, tmp_path: Path
+) -> None:
+    world = OneProcessWorld(started("zookeeper", "kafka"), tmp_path)
+    world.environment[f"AIRFLOW_CONN_{outbox.connection.conn_id.upper()}"] = to_json(outbox.connection)
+    outbox.sql(MARKS.format(outbox.schema))
+    try:
+        flow = Flow(
+            name=f"{outbox.engine}_{outbox.name}",
+            source=outbox.spec(),
+            sinks=(Kafka(conn_id="kafka_east", topic=outbox.name, partitions=1, replication_factor=1),),
+            batching=Batching(max_rows=20),
+        )
+        with Writers(outbox, 4, 0.4, seed=3):
+            for _ in range(2):
+                world.run(flow, max_batches=5)
+        world.run(flow)
+        values = [json.loads(message.value()) for message in consume(world.sandbox.address("kafka"), outbox.name)]
+        assert faults_of(outbox, [value["after"] for value in values]) == NONE
+        assert {value["op"] for value in values} == {"c"}
+        with open_services(flow, world.connections, world.settings) as services:
+            assert [str(problem) for problem in verify(flow, services, None).problems] == []
+        outbox.sql(outbox.insert("last"))
+        cleaning = flow.model_copy(update={"source": outbox.spec(clean=True)})
+        world.run(cleaning)
+        assert outbox.sql(f"SELECT COUNT(*) FROM {outbox.name}") == [(0,)]
+        assert len(consume(world.sandbox.address("kafka"), outbox.name)) == len(values) + 1
+    finally:
+        outbox.sql(f"DROP TABLE {outbox.schema}.databus_cleaned")
+
+
+def test_the_statements_of_the_guide(make: Made) -> None:
+    ours, theirs, trigger = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    postgres, mysql = make("postgres"), make("mysql")
+    postgres.sql("CREATE TABLE public.orders (id int PRIMARY KEY, state text)", ours, trigger)
+    mysql.sql(theirs)
+    postgres.sql("INSERT INTO public.orders VALUES (1, 'new')", "UPDATE public.orders SET state = 'paid'")
+    postgres.sql("DELETE FROM public.orders")
+    added = "INSERT INTO {} (topic, payload) VALUES ('a', '{{\"b\": 1}}')"
+    postgres.sql(added.format("public.outbox"))
+    mysql.sql(added.format("shop.outbox"))
+    read = {}
+    for server, table in ((postgres, "public.orders_log"), (postgres, "public.outbox"), (mysql, "shop.outbox")):
+        source = server.open(table=table)
+        assert [finding.level for finding in source.preflight(None)] == [Level.OK]
+        read[table] = rows_of(source, source.plan(source.earliest_offset(), EVERYTHING))
+        source.close()
+    changes = [
+        (row["op"], row["before"] and json.loads(row["before"]), row["after"]) for row in read["public.orders_log"]
+    ]
+    new, paid = {"id": 1, "state": "new"}, {"id": 1, "state": "paid"}
+    assert [(op, before, after and json.loads(after)) for op, before, after in changes] == [
+        ("i", None, new), ("u", new, paid), ("d", paid, None),
+    ]  # fmt: skip
+    assert [json.loads(row["payload"]) for table in ("public.outbox", "shop.outbox") for row in read[table]] == [
+        {"b": 1}, {"b": 1},
+    ]  # fmt: skip
+    postgres.sql("DROP TABLE public.orders, public.orders_log, public.outbox", "DROP FUNCTION public.log_orders")
+    mysql.sql("DROP TABLE shop.outbox")
 
 
 @pytest.mark.parametrize(("flavor", "said"), [("mysql", "performance_schema is off"), ("mariadb", "MariaDB does not")])

@@ -19,6 +19,7 @@ from databus import (
     Kafka,
     KafkaTopics,
     MysqlBinlog,
+    SequenceTable,
     SnapshotOptions,
 )
 from databus.core.flow_specs import SinkSpec, SourceSpec
@@ -63,6 +64,12 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
         {},
         {"tables": ("x.y",), "rows": 1, "rows_per_second": 1.0, "since": datetime(2020, 1, 1, tzinfo=UTC),
          "rows_per_transaction": 2, "columns": {"a": "int"}, "null_ratio": 0.5, "seed": 3, "start": "latest"},
+    ),
+    (
+        SequenceTable(conn_id="p", table="public.outbox"),
+        {"start": "latest", "poll_interval": timedelta(seconds=5), "clean": True},
+        {"conn_id": "x", "table": "x.y", "number": "n", "time": "t", "transaction": "x", "columns": ("a",),
+         "lag_window": timedelta(seconds=5)},
     ),
     (MOST, KAFKA_HOW, KAFKA_WHAT),
     (

@@ -200,7 +200,7 @@ def test_looks_at_writers_that_never_rest_stay_few() -> None:
     for number in range(1, 500):
         assert decided.look(number, {"slow", f"w{number}"}) is None
     assert decided.waits_for == {"slow"}
-    assert decided.look(500, {"w499"}) == 498
+    assert decided.look(500, {"w499"}) == 99
     assert decided.look(501, ()) == 501
 
 

@@ -63,11 +63,11 @@ def reflected(session: sa.Connection, spec: SequenceTable) -> tuple[Columns, lis
                 hint=f"Create the table, or GRANT SELECT ON {spec.table} to the account.",
             ) from None
         key = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
-        indexes = [
-            (tuple(index["column_names"]), bool(index["unique"])) for index in inspector.get_indexes(name, schema)
-        ]
+        listed = [(each["column_names"], each["unique"]) for each in inspector.get_indexes(name, schema)]
+        listed += [(each["column_names"], True) for each in inspector.get_unique_constraints(name, schema)]
+    indexes = [(tuple(columns), bool(unique)) for columns, unique in [(key, True), *listed]]
     wanted = spec.columns or tuple(each for each in found if each != spec.transaction)
-    lacking = list(_lacking(spec, found, [(key, True), *indexes] if key else indexes, session.dialect.name))
+    lacking = list(_lacking(spec, found, key, indexes, session.dialect.name))
     if absent := [each for each in wanted if each not in found]:
         lacking.append(_unfit(spec, f"has no column {absent[0]}", "Correct `columns`."))
     kinds: dict[str, str] = {}
@@ -84,7 +84,11 @@ def reflected(session: sa.Connection, spec: SequenceTable) -> tuple[Columns, lis
 
 
 def _lacking(
-    spec: SequenceTable, found: Mapping[str, Any], indexes: Sequence[tuple[tuple[str | None, ...], bool]], dialect: str
+    spec: SequenceTable,
+    found: Mapping[str, Any],
+    key: tuple[str, ...],
+    indexes: Sequence[tuple[tuple[str | None, ...], bool]],
+    dialect: str,
 ) -> Iterator[SequenceTableError]:
     table, number, txid = spec.table, spec.number, spec.transaction
     if number not in found:
@@ -92,7 +96,7 @@ def _lacking(
     else:
         if not isinstance(found[number]["type"], sa.Integer):
             yield _unfit(spec, f"has a column {number} that is no whole number", "Correct `number`.")
-        if found[number]["nullable"]:
+        if found[number]["nullable"] and key != (number,):
             yield _unfit(
                 spec, f"allows NULL in {number}: such rows have no place", f"Make it NOT NULL: ALTER TABLE {table} …"
             )

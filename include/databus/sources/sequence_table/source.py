@@ -39,7 +39,8 @@ class OpenSequenceTable(OpenSimpleSource):
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Return the next range that has rows; looks at the table until `limit.max_seconds` are over."""
-        log, deadline = self._table.log, None
+        log = self._table.log
+        deadline: float | None = None
         while True:
             end = log.end_after(after)
             if end is not None and after.compare(end) is Ordering.BEFORE:

@@ -48,7 +48,7 @@ class SequenceTable(SimpleSource):
 
     kind: ClassVar[str] = "sequence_table"
     transactional: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset({"poll_interval", "clean"})
+    without_effect: ClassVar[frozenset[str]] = frozenset({"start", "poll_interval", "clean"})
 
     conn_id: str = Field(min_length=1)
     table: str

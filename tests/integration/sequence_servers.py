@@ -7,8 +7,8 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from databus import SequenceTable
 from databus.core.batching import Batching
 from databus.core.connections import Connection
+from databus.core.findings import Finding
 from databus.core.positions.offsets import Offset
 from databus.core.state.plan import SourcePlan
 from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE, ROOT
@@ -39,6 +40,7 @@ class Outbox:
     port: int
     name: str
     schema: str = ""
+    _opened: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.schema = "public" if self.engine == "postgres" else "shop"
@@ -84,9 +86,16 @@ class Outbox:
         return SequenceTable(**given | {"poll_interval": timedelta(milliseconds=20)} | options)
 
     def open(self, flow: str = "orders", *, login: Connection | None = None, **options: Any) -> Any:
-        return self.spec(**options).open(FixedConnections([login or self.connection]), context(flow))
+        self._opened.append(self.spec(**options).open(FixedConnections([login or self.connection]), context(flow)))
+        return self._opened[-1]
+
+    def findings(self, **options: Any) -> Sequence[Finding]:
+        """Return what preflight finds of a source that is opened for it."""
+        return self.open(**options).preflight(None)  # type: ignore[no-any-return]
 
     def drop(self) -> None:
+        for source in self._opened:
+            source.close()
         self.sql(f"DROP TABLE IF EXISTS {self.name}", f"DROP TABLE IF EXISTS {self.name}_keys")
         self.sql_engine.dispose()
 

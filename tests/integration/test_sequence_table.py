@@ -236,7 +236,7 @@ def test_a_server_that_is_away_and_a_wrong_login_are_named(outbox: Outbox) -> No
     with pytest.raises(SourceUnavailableError):
         outbox.open(login=away).earliest_offset()
     wrong = Connection(**{**dict(outbox.connection), "password": "hush-hush"})
-    (finding,) = outbox.open(login=wrong).preflight(None)
+    (finding,) = outbox.findings(login=wrong)
     assert finding.code == "source_access_denied"
     assert "hush-hush" not in str(finding)
 
@@ -248,7 +248,7 @@ class TestPostgres:
 
     def test_a_table_without_ids_of_transactions_gets_them_by_the_hint(self, outbox: Outbox) -> None:
         outbox.sql(outbox.insert("old"), f"ALTER TABLE {outbox.name} DROP COLUMN txid")
-        (finding,) = outbox.open().preflight(None)
+        (finding,) = outbox.findings()
         assert (finding.level, finding.code) == (Level.ERROR, "source_table_unfit")
         outbox.sql(*finding.hint.split("; "))
         source = outbox.open()
@@ -268,24 +268,24 @@ class TestPostgres:
     )
     def test_what_the_table_lacks_is_named(self, outbox: Outbox, change: str, said: str) -> None:
         outbox.sql(f"ALTER TABLE {outbox.name} {change.format(outbox.name)}")
-        (finding,) = outbox.open().preflight(None)
+        (finding,) = outbox.findings()
         assert said in finding.message
         assert outbox.name in finding.hint
 
     def test_ids_without_an_index_are_named(self, outbox: Outbox) -> None:
         outbox.sql(f"DROP INDEX {outbox.name}_txid_idx")
-        (finding,) = outbox.open().preflight(None)
+        (finding,) = outbox.findings()
         outbox.sql(finding.hint)
-        assert [each.level for each in outbox.open().preflight(None)] == [Level.OK]
+        assert [each.level for each in outbox.findings()] == [Level.OK]
 
     def test_an_account_without_rights_is_told_which(self, outbox: Outbox) -> None:
         outbox.sql("DROP ROLE IF EXISTS looker", "CREATE ROLE looker LOGIN PASSWORD 'looker'")
         looker = Connection(**{**dict(outbox.connection), "login": "looker", "password": "looker"})
-        (finding,) = outbox.open(login=looker).preflight(None)
+        (finding,) = outbox.findings(login=looker)
         assert finding.code == "source_access_denied"
         assert f"GRANT SELECT ON public.{outbox.name}" in finding.hint
         outbox.sql(f"GRANT SELECT ON public.{outbox.name} TO looker")
-        assert [each.level for each in outbox.open(login=looker).preflight(None)] == [Level.OK]
+        assert [each.level for each in outbox.findings(login=looker)] == [Level.OK]
         outbox.sql(f"REVOKE ALL ON public.{outbox.name} FROM looker", "DROP ROLE looker")
 
     def test_a_server_behind_the_checkpoint_is_refused(self, outbox: Outbox) -> None:
@@ -356,12 +356,10 @@ class TestMysql:
 
     def test_an_account_that_may_not_see_locks_is_told_so(self, outbox: Outbox) -> None:
         shop = outbox.connection.model_copy(update={"login": APPLICATION.user, "password": APPLICATION.password})
-        (finding,) = outbox.open(login=shop).preflight(None)
+        (finding,) = outbox.findings(login=shop)
         assert finding.code == "source_access_denied"
         assert "GRANT SELECT ON performance_schema.*" in finding.hint
-        assert [each.level for each in outbox.open(login=shop, lag_window=timedelta(seconds=1)).preflight(None)] == [
-            Level.OK
-        ]
+        assert [each.level for each in outbox.findings(login=shop, lag_window=timedelta(seconds=1))] == [Level.OK]
 
 
 def test_a_flow_brings_rows_to_kafka_once_and_its_ledger_adds_up(
@@ -430,10 +428,10 @@ def test_a_server_that_does_not_say_who_holds_locks_is_refused(databases: Sandbo
     host, port = databases.address(flavor).split(":")
     table = Outbox("mysql", host, int(port), f"outbox_{next(_NUMBERS)}")
     try:
-        (finding,) = table.open().preflight(None)
+        (finding,) = table.findings()
         assert (finding.level, finding.code) == (Level.ERROR, "source_setting")
         assert said in finding.message
         assert "lag_window" in finding.hint
-        assert [each.level for each in table.open(lag_window=timedelta(seconds=1)).preflight(None)] == [Level.OK]
+        assert [each.level for each in table.findings(lag_window=timedelta(seconds=1))] == [Level.OK]
     finally:
         table.drop()

@@ -35,19 +35,21 @@ _GONE_WORDS = ("no such table", "does not exist")
 
 @dataclass(eq=False)
 class Database:
-    """Server of a connection. It pickles without what is open.
+    """Server of a connection. It pickles without what is open; a copy keeps nothing open between two sessions.
 
     Attributes:
         connection: the connection; not printed.
         table: table that errors name.
+        kept: whether connections are kept until `close`.
     """
 
     connection: Connection = field(repr=False)
     table: str
+    kept: bool = True
     _engine: sa.Engine | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.connection, self.table)
+        return type(self), (self.connection, self.table, False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Database) and (self.connection, self.table) == (other.connection, other.table)
@@ -129,7 +131,8 @@ class Database:
             port=of.port,
             database=(of.host if self.dialect == "sqlite" else of.db_schema) or None,
         )
-        return sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_size=1, max_overflow=4)
+        pool = sa.QueuePool if self.kept else sa.NullPool
+        return sa.create_engine(url, connect_args=arguments, pool_pre_ping=self.kept, poolclass=pool)
 
     def _named(self, error: sa.exc.SQLAlchemyError) -> SourceError:
         cause = getattr(error, "orig", None)

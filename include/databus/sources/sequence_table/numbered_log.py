@@ -63,11 +63,11 @@ class NumberedLog(TableLog):
 
     def end_after(self, place: Offset) -> Offset | None:
         """Return the highest decided number where it lies behind a place."""
-        self._require_none_late()
         number = self.decided()
         if number is None or number <= _number(place):
             self.require_there(place)
             return None
+        self._require_none_late()
         return SequenceOffset(number)
 
     def require_there(self, place: Offset) -> None:

@@ -49,7 +49,16 @@ class Snapshot:
 
     def reaches(self, other: Snapshot) -> bool:
         """Return whether all that had ended for the other had ended here too."""
-        return self.xmax >= other.xmax and all(other.xmax <= each or each in other.open for each in self.open)
+        end = other.end
+        return self.end >= end and all(end <= each or each in other.open for each in self.open)
+
+    @property
+    def end(self) -> int:
+        """The id from which on nothing had ended."""
+        end = self.xmax
+        while end - 1 in self.open:
+            end -= 1
+        return end
 
 
 NOTHING = Snapshot(1, 1)

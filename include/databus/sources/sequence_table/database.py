@@ -136,7 +136,8 @@ class Database:
 
     def _named(self, error: sa.exc.SQLAlchemyError) -> SourceError:
         cause = getattr(error, "orig", None)
-        code = getattr(cause, "sqlstate", None) or next(iter(getattr(cause, "args", ())), None)
+        first = next(iter(getattr(cause, "args", ())), None)
+        code = first if isinstance(first, int) else getattr(cause, "sqlstate", None)
         text = self.connection.redacted(" ".join(str(cause or error).split()))
         message = f"{self.connection.conn_id}, table {self.table}: {text}"
         if code in _ACCESS or "authentication failed" in text:

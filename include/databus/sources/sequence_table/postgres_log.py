@@ -110,9 +110,9 @@ class PostgresLog(TableLog):
         for window in windows(start, end):
             statement = self._window(window).order_by("place_", "row_number_")
             with self.database.session(writes=True) as session:
-                streamed = session.execution_options(yield_per=ROWS_AT_ONCE).execute(statement)
-                for row in streamed.mappings():
-                    yield self._change(row, window.offset(row["place_"]))
+                with session.execution_options(yield_per=ROWS_AT_ONCE).execute(statement) as streamed:
+                    for row in streamed.mappings():
+                        yield self._change(row, window.offset(row["place_"]))
 
     def _window(self, window: Window) -> Any:
         """Return the query of a window's rows, each with the highest number of its transaction."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from databus.sources.mysql.row_filters import RangePartition as RangePartition
     from databus.sources.mysql.snapshot_options import SnapshotOptions as SnapshotOptions
     from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
+    from databus.sources.sequence_table.spec import SequenceTable as SequenceTable
     from databus.sources.simple import SimpleSource as SimpleSource
     from databus.transforms.add_column import AddColumn as AddColumn
     from databus.transforms.cast import Cast as Cast
@@ -103,6 +104,7 @@ __all__ = [
     "RenameColumns",
     "Route",
     "Schema",
+    "SequenceTable",
     "SimpleSink",
     "SimpleSource",
     "SnapshotOptions",

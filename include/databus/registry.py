@@ -19,6 +19,7 @@ SOURCES = {
     "mysql_binlog": "databus.sources.mysql.spec:MysqlBinlog",
     "kafka": "databus.sources.kafka.spec:KafkaTopics",
     "mock": "databus.sources.mock.spec:Mock",
+    "sequence_table": "databus.sources.sequence_table.spec:SequenceTable",
 }
 TRANSFORMS = {
     "filter": "databus.transforms.filter:Filter",

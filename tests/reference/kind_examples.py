@@ -25,6 +25,7 @@ EXAMPLES = {
     "KafkaTopics": 'KafkaTopics(conn_id="kafka_east", topics=("orders",), value_format="json", start="earliest")',
     "MockFault": 'MockFault(what="read_fails", at_row=1_000, times=2)',
     "Mock": 'Mock(tables=("shop.orders",), rows=1_000)',
+    "SequenceTable": 'SequenceTable(conn_id="postgres_shop", table="public.outbox")',
     "Filter": 'Filter("status <> \'draft\'", tables=("shop.orders",))',
     "Project": 'Project("id", "status", tables=("shop.orders",))',
     "RenameColumns": 'RenameColumns({"cust": "customer_id"}, tables=("shop.orders",))',

@@ -64,6 +64,16 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Decide what becomes of those rows in the sinks, then pass the statement as the hint says, or set "
         'on_partition_ddl="event".',
     ),
+    "source_table_unfit": ErrorEntry(
+        "The table of a `SequenceTable` is gone, or lacks what its rows are read by: a column, an index, NOT NULL.",
+        "Run the statement that the hint names.",
+        exits=(1, 2),
+    ),
+    "source_number_late": ErrorEntry(
+        "Rows were added to the table of a `SequenceTable` with numbers that the flow had read past: it missed them.",
+        "Let the inserting statement take the number (AUTO_INCREMENT), or make `lag_window` longer; then rewind the "
+        "flow to the place that the message names.",
+    ),
     "source_file_unreadable": ErrorEntry(
         "A binary log file given to the command cannot be read.",
         "Name a log file, as a user that may read it.",

@@ -1,0 +1,163 @@
+"""Log of a table that is read by number, up to the highest one that is decided."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from databus.core.errors.source import LateNumberError, OffsetInvalidError, SourceUnavailableError
+from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset
+from databus.sources.sequence_table.columns import utc
+from databus.sources.sequence_table.database import Database
+from databus.sources.sequence_table.decided import AgedNumbers
+from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
+from databus.sources.simple import RowChange
+
+if TYPE_CHECKING:
+    from databus.sources.sequence_table.spec import SequenceTable
+
+_WAIT_S, _POLL_S = 60.0, 0.05
+_WATCHED_ROWS = 50_000
+
+
+class NumberedLog(TableLog):
+    """See `TableLog`. Its offsets are numbers."""
+
+    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+        super().__init__(spec, database, reader)
+        self._watched: deque[tuple[OffsetRange, int]] = deque()
+
+    @abstractmethod
+    def decided(self) -> int | None:
+        """Look once, and return the highest decided number; None where none is known yet."""
+
+    def reached(self) -> int:
+        """Return the highest number that is, or was, there."""
+        newest = self._one(sa.select(sa.func.max(self.number)).select_from(self.source)) or 0
+        mark = self._mark()
+        return max(newest, _number(mark)) if mark is not None else int(newest)
+
+    def head(self) -> SequenceOffset:
+        """Return the highest number that is there now, once it is decided; blocks until then, for a minute at most."""
+        deadline = time.monotonic() + max(_WAIT_S, 2 * (self.spec.lag_window_s or 0))
+        wanted = self.reached()
+        while (number := self.decided()) is None or number < wanted:
+            if time.monotonic() > deadline:
+                raise SourceUnavailableError(
+                    f"{self.spec.conn_id}: {self.spec.table} is not decided up to {wanted}: a transaction that writes "
+                    "to it is still open",
+                    hint="Try again once it has ended, or end it.",
+                )
+            time.sleep(_POLL_S)
+        return SequenceOffset(number)
+
+    def earliest(self) -> Offset:
+        """Return the place before all rows that were not cleaned."""
+        return self._mark() or SequenceOffset(0)
+
+    def end_after(self, place: Offset) -> Offset | None:
+        """Return the highest decided number where it lies behind a place."""
+        number = self.decided()
+        if number is None or number <= _number(place):
+            self.require_there(place)
+            return None
+        self._require_none_late()
+        return SequenceOffset(number)
+
+    def require_there(self, place: Offset) -> None:
+        """Refuse a number that was never reached: numbers begin again, or it is another table."""
+        if (number := _number(place)) > (there := self.reached()):
+            raise OffsetInvalidError(
+                f"{self.spec.conn_id}: {self.spec.table} has come to {there}, the flow has read up to {number}",
+                hint="Numbers begin again (TRUNCATE, a restored copy), rows were deleted by hand, or it is another "
+                "table: reset the flow's checkpoint, or let later numbers begin behind that one.",
+            )
+
+    def first_behind(self, place: Offset) -> datetime | None:
+        """Return the time of the first row behind a place, decided or not."""
+        first = (
+            sa.select(self._selected()[1])
+            .select_from(self.source)
+            .where(self.number > _number(place))
+            .order_by(self.number)
+            .limit(1)
+        )
+        found = self._one(first)
+        return None if found is None else utc(found)
+
+    def cleaned_to(self, place: Offset) -> tuple[Offset, Any]:
+        """Return the place, and the condition for the rows up to it."""
+        while self._watched and self._watched[0][0].start.compare(place) is Ordering.BEFORE:
+            self._watched.popleft()
+        return place, self.number <= _number(place)
+
+    def noted(self, read: OffsetRange, rows: int) -> None:
+        """Note a range and how many rows it has."""
+        if self._watched and self._watched[-1][0].end.compare(read.start) is not Ordering.EQUAL:
+            self._watched.clear()
+        self._watched.append((read, rows))
+        while len(self._watched) > 1 and sum(count for _, count in self._watched) > _WATCHED_ROWS:
+            self._watched.popleft()
+
+    def _require_none_late(self) -> None:
+        """Count the last ranges again: what came since had a number outside of the rule."""
+        if not self._watched:
+            return
+        first, last = self._watched[0][0].start, self._watched[-1][0].end
+        within = (self.number > _number(first)) & (self.number <= _number(last))
+        there = self._one(sa.select(sa.func.count()).select_from(self.source).where(within))
+        read = sum(count for _, count in self._watched)
+        if there > read:
+            self._watched.clear()
+            raise LateNumberError(
+                f"{self.spec.conn_id}: {there - read} rows came into {self.spec.table} with a {self.spec.number} in "
+                f"({first}, {last}] after the flow had read it",
+                hint=f"Rewind the flow to {first} to deliver them; the other rows of that range come again. "
+                "Let the statement that inserts take the number, or make `lag_window` longer.",
+            )
+
+    def _rows(self, start: Offset, end: Offset) -> Iterator[RowChange]:
+        after, last = _number(start), _number(end)
+        while after < last:
+            page = (
+                sa.select(*self._selected())
+                .select_from(self.source)
+                .where(self.number > after, self.number <= last)
+                .order_by(self.number)
+                .limit(ROWS_AT_ONCE)
+            )
+            with self.database.session() as session:
+                found = session.execute(page).mappings().all()
+            for row in found:
+                after = int(row["row_number_"])
+                yield self._change(row, SequenceOffset(after))
+            if len(found) < ROWS_AT_ONCE:
+                return
+
+
+class AgedLog(NumberedLog):
+    """See `NumberedLog`: a number is decided when it has been there for `lag_window`."""
+
+    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+        super().__init__(spec, database, reader)
+        self._aged = AgedNumbers(spec.lag_window_s or 0.0)
+
+    def decided(self) -> int | None:
+        """See `NumberedLog.decided`."""
+        return self._aged.look(self.reached(), time.monotonic())
+
+
+def _number(offset: Offset) -> int:
+    if not isinstance(offset, SequenceOffset):
+        raise OffsetInvalidError(
+            f"{offset} is an offset of kind {offset.kind}, not a number",
+            hint="The checkpoint is of another source, or of another way to read it: reset it, or give the flow "
+            "another name.",
+        )
+    return offset.sequence

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tests.integration.redis_server import Client, Word
 
+FAR = 9_999_999_999_999
 SCRIPT = "redis.call('INCR', KEYS[1]); redis.call('RPUSH', KEYS[2], ARGV[1], redis.call('GET', KEYS[1])); return 1"
 LIBRARY = """#!lua name=shop
 redis.register_function('twice', function(keys, args)
@@ -21,7 +22,7 @@ FAMILIES: dict[str, list[tuple[Word, ...]]] = {
         ("DECRBY", "n", 7), ("INCRBYFLOAT", "f", "3.25"), ("INCRBYFLOAT", "f", "0.1"), ("GETSET", "s:nx", "w"),
         ("GETDEL", "m4"), ("GETEX", "m1", "EX", 4000), ("SETBIT", "bits", 100, 1), ("BITOP", "NOT", "flipped", "bits"),
         ("BITFIELD", "field", "SET", "u8", 0, 200, "INCRBY", "i16", 8, 5), ("PFADD", "hll", "a", "b", "c"),
-        ("PFADD", "hll2", "c", "d"), ("PFMERGE", "hll3", "hll", "hll2"), ("SET", "s:keep", "v", "PXAT", 9_999_999_999_999),
+        ("PFADD", "hll2", "c", "d"), ("PFMERGE", "hll3", "hll", "hll2"), ("SET", "s:keep", "v", "PXAT", FAR),
         ("SET", "s:keep", "w", "KEEPTTL"),
     ],
     "lists": [
@@ -55,16 +56,19 @@ FAMILIES: dict[str, list[tuple[Word, ...]]] = {
         ("XADD", "x", "*", "a", "1", "b", "2"), ("XADD", "x", "*", "a", "3", "b", "4"), ("XADD", "x", "*", "c", "5"),
         *[("XADD", "long", "MAXLEN", "~", 200, "*", "n", n, "t", "x" * (n % 70)) for n in range(300)],
         ("XGROUP", "CREATE", "x", "g", "0"), ("XGROUP", "CREATE", "made", "g2", "$", "MKSTREAM"),
-        ("XREADGROUP", "GROUP", "g", "c1", "COUNT", 2, "STREAMS", "x", ">"), ("XGROUP", "CREATECONSUMER", "x", "g", "c2"),
+        ("XREADGROUP", "GROUP", "g", "c1", "COUNT", 2, "STREAMS", "x", ">"),
+        ("XGROUP", "CREATECONSUMER", "x", "g", "c2"),
         ("XAUTOCLAIM", "x", "g", "c2", 0, "0", "COUNT", 1), ("XREADGROUP", "GROUP", "g", "c2", "STREAMS", "x", ">"),
         ("XTRIM", "long", "MAXLEN", 150), ("XSETID", "made", "9-9"), ("XGROUP", "SETID", "x", "g", "$"),
         ("XADD", "gone", "1-1", "a", "b"), ("XDEL", "gone", "1-1"), ("XADD", "x", "NOMKSTREAM", "*", "z", "z"),
     ],
     "keys": [
-        ("SET", "k", "v"), ("EXPIRE", "k", 5000), ("PERSIST", "k"), ("PEXPIREAT", "k", 9_999_999_999_999),
-        ("RENAME", "k", "k2"), ("SET", "k3", 1), ("RENAMENX", "k3", "k4"), ("COPY", "k2", "k5"), ("COPY", "k2", "k6", "DB", 3),
+        ("SET", "k", "v"), ("EXPIRE", "k", 5000), ("PERSIST", "k"), ("PEXPIREAT", "k", FAR),
+        ("RENAME", "k", "k2"), ("SET", "k3", 1), ("RENAMENX", "k3", "k4"),
+        ("COPY", "k2", "k5"), ("COPY", "k2", "k6", "DB", 3),
         ("MOVE", "k5", 2), ("SET", "d1", 1), ("SET", "d2", 1), ("DEL", "d1", "none"), ("UNLINK", "d2"),
-        ("RPUSH", "unsorted", 3, 1, 2), ("SORT", "unsorted", "STORE", "sorted"), ("SET", "short", 1), ("PEXPIRE", "short", 1),
+        ("RPUSH", "unsorted", 3, 1, 2), ("SORT", "unsorted", "STORE", "sorted"),
+        ("SET", "short", 1), ("PEXPIRE", "short", 1),
     ],
     "scripts": [
         ("EVAL", SCRIPT, 2, "counter", "trail", "one"), ("EVAL", SCRIPT, 2, "counter", "trail", "two"),
@@ -90,9 +94,11 @@ def fill(client: Client) -> None:
     commands: list[tuple[Word, ...]] = []
     for number in edges:
         for signed in (number, -number - 1):
-            commands += [("SET", f"int:{signed}", signed), ("RPUSH", "ints", signed), ("ZADD", "scores", signed, signed)]
+            commands += [("SET", f"int:{signed}", signed), ("RPUSH", "ints", signed)]
+            commands += [("ZADD", "scores", signed, signed)]
     for size in (0, 1, 19, 20, 21, 44, 45, 63, 64, 65, 253, 254, 16383, 16384, 70_000):
-        commands += [("SET", f"same:{size}", "a" * size), ("SET", f"random:{size}", random.Random(size).randbytes(size))]
+        commands += [("SET", f"same:{size}", "a" * size)]
+        commands += [("SET", f"random:{size}", random.Random(size).randbytes(size))]
         commands += [("RPUSH", f"list:{size}", "x" * size, "y" * 10, "z" * size)]
         commands += [("HSET", f"hash:{size}", "f", "v" * size), ("SADD", f"set:{size}", "m" * size)]
         commands += [("ZADD", f"zset:{size}", "1.5", "m" * size)]
@@ -106,7 +112,7 @@ def fill(client: Client) -> None:
     for exponent in (15, 31, 63):
         commands += [("SADD", f"wide:{exponent}", (1 << exponent) - 1, -(1 << exponent), 0)]
     commands += [("ZADD", "extremes", "inf", "a", "-inf", "b", "1e300", "c", "-0.1", "d", "1e17", "e")]
-    commands += [("SET", "expires", 1, "PXAT", 9_999_999_999_999), ("SELECT", 11), ("SET", b"\x00\xff\r\n", b"\xfe\x00")]
+    commands += [("SET", "expires", 1, "PXAT", FAR), ("SELECT", 11), ("SET", b"\x00\xff\r\n", b"\xfe\x00")]
     commands += [("SELECT", 0), ("XDEL", "log:129", "0-1"), ("XGROUP", "CREATE", "log:128", "g", "0")]
     commands += [("XREADGROUP", "GROUP", "g", "c", "COUNT", 20, "STREAMS", "log:128", ">")]
     commands += [("XGROUP", "CREATE", "log:127", "old", "$", "ENTRIESREAD", 5), ("XTRIM", "log:513", "MAXLEN", 77)]
@@ -124,9 +130,11 @@ def random_commands(seed: int, count: int) -> Iterator[tuple[Word, ...]]:
         yield draw.choice(
             [
                 ("SELECT", draw.randrange(3)), ("SET", f"s{key}", number), ("APPEND", f"s{key}", word),
-                ("RPUSH", f"l{key}", word, number), ("LPOP", f"l{key}"), ("SADD", f"set{key}", word), ("SPOP", f"set{key}"),
+                ("RPUSH", f"l{key}", word, number), ("LPOP", f"l{key}"),
+                ("SADD", f"set{key}", word), ("SPOP", f"set{key}"),
                 ("HSET", f"h{key}", word, number), ("HDEL", f"h{key}", word), ("ZADD", f"z{key}", number / 3, word),
-                ("ZPOPMIN", f"z{key}"), ("XADD", f"x{key}", "MAXLEN", 50, "*", word, number), ("INCRBYFLOAT", "f", "0.25"),
+                ("ZPOPMIN", f"z{key}"), ("XADD", f"x{key}", "MAXLEN", 50, "*", word, number),
+                ("INCRBYFLOAT", "f", "0.25"),
                 ("EVAL", SCRIPT, 2, f"n{key}", f"l{key}", word), ("PEXPIRE", f"s{key}", draw.choice([1, 10_000_000])),
                 ("COPY", f"h{key}", f"copy{key}", "REPLACE"), ("DEL", f"z{key}"),
             ]

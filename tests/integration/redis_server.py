@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ State = dict[tuple[int, bytes], tuple[str, Any, int | None]]
 DATABASES = 16
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server's answer is an error."""
 
 
@@ -38,8 +38,8 @@ class Client:
         self._socket.sendall(b"".join(encoded(command) for command in commands))
         answers = [self._answer() for _ in commands]
         for command, answer in zip(commands, answers, strict=True):
-            if isinstance(answer, Refused):
-                raise Refused(f"{command[:2]}: {answer}")
+            if isinstance(answer, RefusedError):
+                raise RefusedError(f"{command[:2]}: {answer}")
         return answers
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Client:
         if mark == b"+":
             return text
         if mark == b"-":
-            return Refused(text.decode())
+            return RefusedError(text.decode())
         if mark == b":":
             return int(text)
         if mark == b"$":
@@ -72,18 +72,16 @@ class RedisServer:
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
     port: int = 0
-    client_port: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _clients: list[Client] = field(default_factory=list)
 
     def start(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = self.port or _free_port()
-        self.client_port = self.client_port or self.port
         settings = {
             "port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder), "save": "",
             "repl-diskless-sync-delay": "0", "enable-debug-command": "yes", "logfile": str(self.folder / "log"),
-            "repl-backlog-size": "32mb", **self.options,
+            "repl-backlog-size": "32mb", "repl-ping-replica-period": "3600", **self.options,
         }  # fmt: skip
         argv = [str(packages.require(packages.REDIS))]
         for name, value in settings.items():
@@ -94,7 +92,7 @@ class RedisServer:
             try:
                 client = self.client()
                 client("PING")
-            except (OSError, Refused) as error:
+            except (OSError, RefusedError) as error:
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise AssertionError(f"{error}: {(self.folder / 'log').read_text()[-2000:]}") from None
                 time.sleep(0.02)
@@ -102,9 +100,14 @@ class RedisServer:
                 return self
 
     def client(self) -> Client:
-        client = Client(self.client_port)
+        client = Client(self.port)
         self._clients.append(client)
         return client
+
+    def settled(self) -> bool:
+        """Whether no key is about to expire; to ask is to have the expired ones deleted."""
+        client = self.client()
+        return all(not 0 <= client("PTTL", name) < 60_000 for _, name in _each_key(client))
 
     def follow(self, **arguments: Any) -> Replica:
         from databus.redis import read_server
@@ -138,17 +141,40 @@ def _free_port() -> int:
 def state(client: Client) -> State:
     """All keys as a client sees them: (database, name) → (kind, value, expiry in ms)."""
     found: State = {}
-    for database in range(DATABASES):
-        client("SELECT", database)
-        for name in client("KEYS", "*"):
-            kind = client("TYPE", name).decode()
-            expires = client("PEXPIRETIME", name)
-            found[database, name] = (kind, _value(client, kind, name), None if expires == -1 else expires)
-    client("SELECT", 0)
+    for database, name in _each_key(client):
+        kind = client("TYPE", name).decode()
+        expires = client("PEXPIRETIME", name)
+        found[database, name] = (kind, value_of(client, kind, name), None if expires == -1 else expires)
     return found
 
 
-def _value(client: Client, kind: str, name: bytes) -> Any:
+def data(client: Client) -> State:
+    """All keys without when consumers were last seen, which a server notes by its own clock."""
+    return {
+        name: (kind, _unseen(value) if isinstance(value, Stream) else value, expires)
+        for name, (kind, value, expires) in state(client).items()
+    }
+
+
+def _unseen(stream: Stream) -> Stream:
+    return replace(
+        stream,
+        groups=tuple(
+            replace(group, consumers=tuple(Consumer(consumer.name, 0) for consumer in group.consumers))
+            for group in stream.groups
+        ),
+    )
+
+
+def _each_key(client: Client) -> Iterator[tuple[int, bytes]]:
+    for database in range(DATABASES):
+        client("SELECT", database)
+        for name in client("KEYS", "*"):
+            yield database, name
+    client("SELECT", 0)
+
+
+def value_of(client: Client, kind: str, name: bytes) -> Any:
     if kind == "string":
         return client("GET", name)
     if kind == "list":
@@ -177,7 +203,8 @@ def _stream(client: Client, name: bytes) -> Stream:
 
 def _group(group: dict[bytes, Any]) -> Group:
     pending = tuple(Pending(_id(i), delivered, count, consumer) for i, consumer, delivered, count in group[b"pel"])
-    consumers = tuple(Consumer(c[b"name"], c[b"seen-time"]) for c in (dict(_pairs(each)) for each in group[b"consumers"]))
+    listed = [dict(_pairs(each)) for each in group[b"consumers"]]
+    consumers = tuple(Consumer(consumer[b"name"], consumer[b"seen-time"]) for consumer in listed)
     return Group(group[b"name"], _id(group[b"last-delivered-id"]), group[b"entries-read"], pending, consumers)
 
 

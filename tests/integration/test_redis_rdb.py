@@ -13,7 +13,7 @@ from databus.core.errors import RdbError
 from databus.redis import read_dump, read_rdb
 from databus.redis.rdb.values import Stream
 from tests.integration.redis_commands import fill
-from tests.integration.redis_server import Client, RedisServer, Refused, State, _value, state
+from tests.integration.redis_server import Client, RedisServer, RefusedError, State, state, value_of
 from tests.unit.redis import rdb_writer as w
 from tests.unit.redis.drawn_values import BY_CODE
 
@@ -68,7 +68,7 @@ def test_each_dump_is_what_clients_see(client: Client) -> None:
 
 
 def shown(client: Client, kind: str, name: str) -> Any:
-    return _value(client, kind, name.encode())
+    return value_of(client, kind, name.encode())
 
 
 def comparable(value: Any, code: int) -> Any:
@@ -76,8 +76,14 @@ def comparable(value: Any, code: int) -> Any:
     if not isinstance(value, Stream):
         return value
     groups = sorted(
-        (g.name, g.last_id, None if code == 15 else g.entries_read, g.pending, sorted(g.consumers, key=lambda c: c.name))
-        for g in value.groups
+        (
+            group.name,
+            group.last_id,
+            None if code == 15 else group.entries_read,
+            group.pending,
+            sorted(group.consumers, key=lambda consumer: consumer.name),
+        )
+        for group in value.groups
     )
     later = () if code == 15 else (value.first_id, value.max_deleted_id, value.entries_added)
     return (value.entries, value.last_id, later, groups)
@@ -114,7 +120,7 @@ def test_damaged_payloads_that_both_take_mean_the_same(client: Client, seed: int
             continue
         try:
             client("RESTORE", "k", 0, payload, "REPLACE")
-        except Refused:
+        except RefusedError:
             continue
         both += 1
         assert comparable(dumped.value, body[0]) == comparable(shown(client, dumped.kind, "k"), body[0]), payload

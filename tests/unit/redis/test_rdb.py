@@ -244,6 +244,19 @@ def test_a_file_on_a_disk(tmp_path: Path) -> None:
         read_rdb(path)
 
 
+def test_a_loop_that_is_left_is_gone_on_with_and_a_failure_stays() -> None:
+    stream = io.BytesIO(w.file(*[w.entry(0, b"k%d" % n, b"v") for n in range(4)])[:-1])
+    rdb = RdbReader(ByteReader(stream.read, "cut.rdb"))
+    for key in rdb:
+        if key.name == b"k1":
+            break
+    found = []
+    for _ in range(2):
+        with pytest.raises(RdbCutError, match=r"cut\.rdb ends at byte"):
+            found.extend(key.name for key in rdb)
+    assert found == [b"k2", b"k3"]
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from databus.core.errors.redis import RdbCorruptError, RdbUnknownError
+from databus.core.errors.redis import RdbCorruptError, RdbError, RdbUnknownError
 from databus.redis.byte_reader import ByteReader
 from databus.redis.rdb.modules import read_module
 from databus.redis.rdb.objects import type_of
@@ -59,10 +59,11 @@ class RdbReader:
             raise RdbUnknownError(f"{reader.name} is an RDB file of version {self.version}")
         while (code := reader.byte()) == _AUX:
             self._read_beside(code)
-        self._behind_fields = code
+        self._keys = self._read_keys(code)
+        self._failed: RdbError | None = None
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield the keys.
+        """Yield the keys that were not read yet.
 
         Raises:
             RdbCutError: the file ends early.
@@ -70,10 +71,21 @@ class RdbReader:
                 iteration has ended.
             RdbUnknownError: it has a type or opcode that is not known.
         """
+        if self._failed is not None:
+            raise self._failed
+        try:
+            # `yield from` would end the reading where a loop is left.
+            for key in self._keys:  # noqa: UP028
+                yield key
+        except RdbError as error:
+            self._failed = error
+            raise
+
+    def _read_keys(self, code: int) -> Iterator[Key]:
+        """Yield the keys; `code` is the first byte behind the fields."""
         reader = self._reader
         database = 0
         beside: dict[int, int] = {}
-        code = self._behind_fields
         while code != _END:
             if code == _SELECT:
                 database = read_length(reader)

@@ -1,7 +1,8 @@
 """Connection to a Redis server: TLS, login, questions with one line as answer, and what the server's errors mean.
 
 TLS options in a connection's `extra` have the names of Airflow's Redis provider: `ssl` (true), `ssl_ca_certs`,
-`ssl_certfile`, `ssl_keyfile`, `ssl_keyfile_password`, `ssl_cert_reqs` ("required", "none"), `ssl_check_hostname`.
+`ssl_certfile`, `ssl_keyfile`, `ssl_keyfile_password`, `ssl_cert_reqs` ("required", "none"), `ssl_check_hostname`;
+beside them `socket_connect_timeout` (10) and `socket_timeout` (60), in seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles
 DEFAULT_PORT = 6379
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_S = 60.0
-"""A server that says nothing for so long is gone: it pings its replicas each ten seconds, by default."""
+"""A server that says nothing for so long is gone: it pings its replicas each ten seconds by default."""
 
 _MOST_LINE = 4096
 _ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
@@ -57,6 +58,7 @@ class Link:
         self._sending = threading.Lock()
         self._calling = threading.Lock()
         self._closed = False
+        self._silence_s = float(connection.extra.get("socket_timeout") or SILENCE_S)
         tls = tls_files(connection)
         self._socket = self._connect(host, port, tls)
         self.reader = ByteReader(self._receive, self.name, cut=self._ended)
@@ -125,7 +127,8 @@ class Link:
     def _connect(self, host: str, port: int, tls: TlsFiles | None) -> socket.socket:
         context = tls.context(self._connection.conn_id) if tls else None
         try:
-            plain = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+            timeout_s = float(self._connection.extra.get("socket_connect_timeout") or CONNECT_TIMEOUT_S)
+            plain = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
             raise self._not_there(error) from None
         try:
@@ -134,6 +137,12 @@ class Link:
         except ssl.SSLError as error:
             plain.close()
             raise self._tls(fault_of(error) or FAILED, str(error)) from None
+        except TimeoutError:
+            plain.close()
+            raise SourceUnavailableError(
+                f"{self.name} does not answer the TLS handshake within {timeout_s:g} s",
+                hint="Use the server's TLS port (tls-port), or leave `ssl` out of the connection's extra.",
+            ) from None
         except OSError as error:
             plain.close()
             raise self._not_there(error) from None
@@ -155,7 +164,7 @@ class Link:
         OpenSSL takes one call at a time on a connection: they take turns, and nobody waits inside of one.
 
         Raises:
-            TimeoutError: it cannot for SILENCE_S.
+            TimeoutError: it cannot for as long as a server may be silent.
         """
         while True:
             with self._calling:
@@ -169,17 +178,17 @@ class Link:
                     pass
             poll = select.poll()
             poll.register(self._socket, wanted)
-            if not poll.poll(SILENCE_S * 1000):
+            if not poll.poll(self._silence_s * 1000):
                 raise TimeoutError
 
     def _ended(self, message: str) -> DatabusError:
         return SourceUnavailableError(
-            f"{message}: the server ended the connection",
+            f"{message}: {'closed by its reader' if self._closed else 'the server ended the connection'}",
             hint="Connect again at the last place. Behind a long pause see client-output-buffer-limit replica.",
         )
 
     def _not_there(self, error: Exception) -> SourceUnavailableError:
-        text = f"it said nothing for {SILENCE_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
+        text = f"it said nothing for {self._silence_s:g} s" if isinstance(error, TimeoutError) else str(error)
         return SourceUnavailableError(
             f"{self.name}: {'closed by its reader' if self._closed else text}",
             hint="Check that the server runs and is reachable from here; then connect again.",

@@ -32,7 +32,7 @@ from databus.redis.rdb.file import RdbFile
 from databus.redis.replication.acknowledger import Acknowledger
 from databus.redis.replication.commands import CommandReader, Transaction
 from databus.redis.replication.link import Link
-from databus.redis.replication.snapshot import save_snapshot
+from databus.redis.replication.snapshot import not_written, save_snapshot
 
 _REPLID = 40
 
@@ -122,9 +122,12 @@ class Replica:
             self._acknowledger.now()
 
     def _begin(self, folder: str | PathLike[str] | None) -> Place:
-        replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
-        self._folder = Path(tempfile.mkdtemp(prefix="databus-redis-", dir=folder))
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="databus-redis-", dir=folder))
+        except OSError as error:
+            raise not_written(self._link, folder or tempfile.gettempdir(), error) from None
         path = self._folder / "snapshot.rdb"
+        replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
         save_snapshot(self._link, path)
         self.snapshot = RdbFile(path)
         # A server that is a replica itself passes on a stream that it did not write: no SELECT comes first.

@@ -35,11 +35,16 @@ def save_snapshot(link: Link, path: Path) -> None:
             else:
                 raise RedisStreamError(f"{link.name} sends {head[:40]!r} where a snapshot was to begin")
     except OSError as error:
-        raise SourceError(
-            f"{link.name}: the snapshot cannot be written to {path}: {error}",
-            hint="Give a folder with room for an RDB file of the server.",
-            code="redis_snapshot_file",
-        ) from None
+        raise not_written(link, path, error) from None
+
+
+def not_written(link: Link, place: object, error: OSError) -> SourceError:
+    """Return the error of a file or folder that cannot take a snapshot."""
+    return SourceError(
+        f"{link.name}: the snapshot cannot be written to {place}: {error}",
+        hint="Give a folder with room for an RDB file of the server.",
+        code="redis_snapshot_file",
+    )
 
 
 def _copy(link: Link, length: int, file: BinaryIO) -> None:

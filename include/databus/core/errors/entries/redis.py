@@ -21,6 +21,10 @@ ENTRIES: dict[str, ErrorEntry] = {
         "An RDB file has a version, a type or an opcode that is not known: of Redis after 7.0, or of another product.",
         "Take the file from a server up to Redis 7.0 (RDB version 10).",
     ),
+    "redis_snapshot_file": ErrorEntry(
+        "The snapshot that a Redis server sends cannot be written to a file: the folder is not there, or is full.",
+        "Give a folder that can be written, with room for an RDB file of the server.",
+    ),
     "redis_stream": ErrorEntry(
         "A server sent bytes that are no command of the replication stream; nothing behind them was read.",
         "Connect again at the last place. Where it comes back, report the server's version and the offset.",

@@ -81,6 +81,7 @@ FAMILIES: dict[str, list[tuple[Word, ...]]] = {
         ("PUBLISH", "channel", "heard"),
     ],
     "databases": [
+        ("SET", "lost", 1), ("SELECT", 1), ("SET", "lost too", 1), ("FLUSHALL",), ("SELECT", 0), ("SET", "stays", 1),
         ("SELECT", 7), ("SET", "seven", 7), ("SELECT", 8), ("SET", "eight", 8), ("SWAPDB", 7, 8), ("SELECT", 9),
         ("SET", "nine", 9), ("FLUSHDB",), ("SELECT", 0),
     ],

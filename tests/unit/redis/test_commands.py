@@ -16,7 +16,7 @@ from databus.redis.replication.commands import CommandReader
 REPLID = "0123456789abcdef0123456789abcdef01234567"
 START = Place(REPLID, 1000, 2)
 
-words = st.binary(max_size=20) | st.sampled_from([b"\r\n", b"*1\r\n$4\r\nPING\r\n", b"x" * 70_000])
+words = st.binary(max_size=20) | st.sampled_from([b"\r\n", b"*1\r\n$4\r\nPING\r\n", b"x" * 300])
 commands = st.tuples(st.sampled_from([b"SET", b"del", b"HSET", b"PUBLISH"]), words, words)
 connection = st.sampled_from([(b"PING",), (b"SELECT", b"0"), (b"select", b"15"), (b"REPLCONF", b"GETACK", b"*")])
 inside = st.lists(commands | connection, max_size=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,9 @@ def answering() -> Iterator[Answering]:
                         return
                     accepted.sendall(answer)
                 accepted.shutdown(socket.SHUT_WR)
-                while accepted.recv(1 << 16):
-                    pass
+                with suppress(ConnectionResetError):
+                    while accepted.recv(1 << 16):
+                        pass
 
         threads.append(threading.Thread(target=serve, daemon=True))
         threads[-1].start()

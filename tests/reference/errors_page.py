@@ -12,6 +12,7 @@ from databus.core.errors.entries import (
     consumer,
     definition,
     environment,
+    redis,
     sink,
     source,
     stream,
@@ -25,6 +26,7 @@ PARTS: dict[str, dict[str, ErrorEntry]] = {
     "Flow, options, records": definition.ENTRIES,
     "Programs that read changes": consumer.ENTRIES,
     "HTTP service over topics": stream.ENTRIES,
+    "Redis as a library": redis.ENTRIES,
     "Engine, machine, TLS, sandbox": environment.ENTRIES,
 }
 MOST = 4

@@ -50,6 +50,14 @@ from databus.core.errors.consumer import (
     StoredPlaceError,
     StoredPlaceMovedError,
 )
+from databus.core.errors.redis import (
+    RdbCorruptError,
+    RdbCutError,
+    RdbError,
+    RdbUnknownError,
+    RedisGapError,
+    RedisStreamError,
+)
 from databus.core.errors.root import DatabusError
 from databus.core.errors.sink import (
     MarkerDivergedError,
@@ -152,9 +160,15 @@ __all__ = [
     "PlanChangedError",
     "PreparedTransactionMissingError",
     "QualityGateError",
+    "RdbCorruptError",
+    "RdbCutError",
+    "RdbError",
+    "RdbUnknownError",
     "ReconciliationError",
     "RecordRejectedError",
     "RecordingError",
+    "RedisGapError",
+    "RedisStreamError",
     "RegistryAccessError",
     "RegistryUnavailableError",
     "ReplaysRefusedError",

@@ -1,0 +1,187 @@
+"""Replica of a Redis server: a snapshot, then its stream of commands, read as another server would.
+
+    from databus.redis import read_server
+
+    with read_server("redis.example", 6379, user="reader", password="…") as replica:
+        for key in replica.snapshot:
+            print(key.database, key.name, key.kind)
+        for transaction in replica.transactions():
+            print(transaction.place, [command.arguments for command in transaction.commands])
+
+Commands are effects: INCRBYFLOAT comes as SET, EXPIRE as PEXPIREAT, a script as the commands that it made between MULTI
+and EXEC, a key that expires or is evicted as DEL. With the place of the last transaction that was handled, reading goes
+on later: `read_server(…, place=place)`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from databus.core.connections import Connection
+from databus.core.errors.redis import RedisGapError, RedisStreamError
+from databus.redis.place import Place
+from databus.redis.rdb.file import RdbFile
+from databus.redis.replication.acknowledger import Acknowledger
+from databus.redis.replication.commands import CommandReader, Transaction
+from databus.redis.replication.link import Link
+from databus.redis.replication.snapshot import not_written, save_snapshot
+
+_REPLID = 40
+
+
+class Replica:
+    """Replica that follows a server; a context manager that ends the connection and deletes the snapshot's file.
+
+    The server counts it among its replicas: WAIT and min-replicas-to-write count its acknowledgements. Acknowledged is
+    a transaction whose successor was asked for.
+
+    Attributes:
+        snapshot: the server's keys as of where the stream begins; None where reading went on from a place.
+    """
+
+    def __init__(self, connection: Connection, place: Place | None = None, folder: str | PathLike[str] | None = None):
+        """Connect, and receive the snapshot where no place is given.
+
+        Args:
+            connection: of the server; TLS as `databus.redis.replication.link` says.
+            place: where to go on; None: a snapshot first.
+            folder: where the snapshot's file is written; the system's folder for temporary files by default.
+
+        Raises:
+            RedisGapError: the server does not go on at the place.
+            SourceUnavailableError: nobody answers, or the server is not ready.
+            SourceAccessError: the login, a right or a certificate is refused.
+            RdbError: the snapshot is no RDB file that is known.
+        """
+        self.snapshot: RdbFile | None = None
+        self._acknowledger: Acknowledger | None = None
+        self._folder: Path | None = None
+        self._link = Link(connection)
+        try:
+            for words in (("capa", "eof"), ("capa", "psync2")):
+                self._link.ask("REPLCONF", *words)
+            begun = self._begin(folder) if place is None else self._go_on(place)
+        except BaseException:
+            self.close()
+            raise
+        self._outstanding: int | None = None
+        self._commands = CommandReader(self._link.reader, begun, asked=self._acknowledge)
+        self._acknowledger = Acknowledger(self._link, self._handled)
+
+    @property
+    def place(self) -> Place:
+        """Place behind the last transaction that came out; an idle server's pings move it too."""
+        return self._commands.place
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Yield transactions as the server commits them, for ever; one that comes out is whole.
+
+        Raises:
+            SourceUnavailableError: the connection ends. Go on with a new replica at the last place.
+            RedisStreamError: what comes is no command.
+        """
+        stream = self._commands.transactions()
+        while True:
+            before = self.place.offset
+            transaction = next(stream)
+            self._outstanding = before
+            yield transaction
+            self._outstanding = None
+
+    def close(self) -> None:
+        """End the connection, and delete the snapshot's file; safe to call twice, and while another thread reads."""
+        self._link.close()
+        if self._acknowledger is not None:
+            self._acknowledger.stop()
+        if self.snapshot is not None:
+            self.snapshot.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _handled(self) -> int:
+        """Return the offset up to which everything was handled."""
+        outstanding = self._outstanding
+        return self.place.offset if outstanding is None else outstanding
+
+    def _acknowledge(self) -> None:
+        if self._acknowledger is not None:
+            self._acknowledger.now()
+
+    def _begin(self, folder: str | PathLike[str] | None) -> Place:
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="databus-redis-", dir=folder))
+        except OSError as error:
+            raise not_written(self._link, folder or tempfile.gettempdir(), error) from None
+        path = self._folder / "snapshot.rdb"
+        replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
+        save_snapshot(self._link, path)
+        self.snapshot = RdbFile(path)
+        # A server that is a replica itself passes on a stream that it did not write: no SELECT comes first.
+        database = self.snapshot.fields.get("repl-stream-db", b"0")
+        return Place(replid, offset, int(database) if database.isdigit() else 0)
+
+    def _go_on(self, place: Place) -> Place:
+        answer = self._link.ask("PSYNC", place.replid, str(place.offset + 1))
+        if answer.startswith("FULLRESYNC"):
+            replid, offset = self._resynced(answer)
+            raise RedisGapError(
+                f"{self._link.name} does not go on at {place}: it stands at offset {offset} of history {replid}"
+            )
+        words = answer.split(" ")
+        if words[0] != "CONTINUE" or (len(words) > 1 and len(words[1]) != _REPLID):
+            raise RedisStreamError(f"{self._link.name} answers PSYNC with {answer[:80]!r}")
+        # Another id behind a failover: the old one is no longer the history's name.
+        return Place(words[1] if len(words) > 1 else place.replid, place.offset, place.database)
+
+    def _resynced(self, answer: str) -> tuple[str, int]:
+        words = answer.split(" ")
+        if len(words) != 3 or words[0] != "FULLRESYNC" or len(words[1]) != _REPLID or not words[2].isdigit():
+            raise RedisStreamError(f"{self._link.name} answers PSYNC with {answer[:80]!r}")
+        return words[1], int(words[2])
+
+
+def read_server(  # noqa: PLR0913 - by name
+    host: str,
+    port: int = 6379,
+    *,
+    user: str = "",
+    password: str | SecretStr = "",
+    place: Place | None = None,
+    folder: str | PathLike[str] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Replica:
+    """Follow a Redis server: its snapshot, then its changes; or its changes from a place on.
+
+    Args:
+        host: of the server.
+        port: of the server.
+        user: ACL user with the rights +psync +replconf; "" for the default user.
+        password: its password; "" for none.
+        place: where to go on; None: a snapshot first.
+        folder: where the snapshot's file is written while it is read; the system's temporary folder by default.
+        extra: TLS options, such as {"ssl": True, "ssl_ca_certs": "ca.pem"}.
+
+    Raises:
+        RedisGapError: the server does not go on at the place.
+        SourceUnavailableError: nobody answers, or the server is not ready.
+        SourceAccessError: the login, a right or a certificate is refused.
+    """
+    secret = password if isinstance(password, SecretStr) else SecretStr(password)
+    connection = Connection(
+        conn_id="redis", conn_type="redis", host=host, port=port, login=user, password=secret, extra=extra or {}
+    )
+    return Replica(connection, place, folder)

@@ -181,28 +181,13 @@ def plugin_routes(till: Till) -> list[tuple[str, str]]:
     return found
 
 
-def one_of_each_kind(routes: list[tuple[str, str]], till: Till) -> list[tuple[str, str]]:
-    """Leave of the routes those that are answered in a way of their own, those of a run, and two of the others.
-
-    Every one of the others is asked in Airflow's own application (`tests/airflow/test_api.py`).
-    """
-    flow = f"/databus/api/v1/dags/{till.name}"
-    own = {FLOWS, DELAYS, TRACE, *LISTS, DESCRIPTION}
-    own |= {f"{flow}/{below}" for below in ("flow", "images", "mirror/partitions", "checkpoint/rewind")}
-    return [each for each in routes if each[1].partition("?")[0] in own or each[1].startswith(data(till))]
-
-
-@pytest.mark.parametrize("which", ["one of each kind", "every one"])
-def test_routes_ask_who_comes(till: Till, server: LoginServer, which: str) -> None:
+def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
     routes = plugin_routes(till)
     flow = f"/databus/api/v1/dags/{till.name}"
     known = {data(till), data(till, "/data-docs"), FLOWS, DELAYS, f"{flow}/flow", f"{TRACE}?q={till.name}:0:0"}
     assert {("GET", path) for path in known} <= set(routes)
     assert ("GET", f"{flow}/images?sink=kafka&place={till.name}:0:0") in routes
     assert len([path for method, path in routes if method == "POST"]) > 12
-    if which == "one of each kind":
-        routes = one_of_each_kind(routes, till)
-        assert {("GET", path) for path in known} | {("POST", f"{flow}/checkpoint/rewind")} <= set(routes)
     tokens = {user: server.token(user) for user in ROLES}
     for method, path in routes:
         assert server.ask(method, path).status_code == 401, path

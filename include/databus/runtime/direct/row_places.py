@@ -141,7 +141,7 @@ class RouteConditions:
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class ChosenKeyColumn:
     """Column of a chosen key.
 
     Attributes:
@@ -178,7 +178,7 @@ class KeyColumns:
         columns: in the order of the key.
     """
 
-    columns: tuple[KeyColumn, ...]
+    columns: tuple[ChosenKeyColumn, ...]
 
     def of(self, picked: _Picked) -> Choice:
         """Return the key of each row, null where it is held back; see `PlaceValues`."""

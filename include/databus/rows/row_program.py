@@ -103,7 +103,7 @@ class RowProgram(Protocol):
 
     @property
     def places(self) -> bool:
-        """Whether it chooses routes or keys of rows of some table by value."""
+        """Flag of a program that chooses routes or keys of rows of some table by value."""
         ...
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
@@ -150,5 +150,5 @@ class SinkProgram:
 
     @property
     def places(self) -> bool:
-        """Whether the flow's transforms choose routes or keys by value; a sink's cannot."""
+        """Flag of a flow whose transforms choose routes or keys by value; a sink's cannot."""
         return self.flow is not None and self.flow.places

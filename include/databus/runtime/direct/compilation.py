@@ -60,7 +60,7 @@ class CompiledRows:
 
     @property
     def places(self) -> bool:
-        """Whether it chooses routes or keys of rows of some table by value; see `RowProgram`."""
+        """Flag of a program that chooses routes or keys of rows of some table by value; see `RowProgram`."""
         return any(isinstance(step, TablePlacing) for table in self.tables.values() for step in table.steps)
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:

@@ -9,7 +9,7 @@ from databus.runtime.direct.column_programs import ColumnProgram
 from databus.runtime.direct.compiled_sql import CompiledSql
 from databus.runtime.direct.row_places import (
     AskedColumn,
-    KeyColumn,
+    ChosenKeyColumn,
     KeyColumns,
     PlaceValues,
     RouteConditions,
@@ -52,7 +52,7 @@ def _values(placing: Placing, schema_id: int, compiler: ColumnCompiler, *, hidde
             field = placing.field(name, schema_id)
             if field is None:
                 raise AssertionError(f"{placing.what}: {name} was there when the choice was noted")
-            columns.append(KeyColumn(name, field.column, compiler.column(field)))
+            columns.append(ChosenKeyColumn(name, field.column, compiler.column(field)))
         return KeyColumns(tuple(columns))
     if placing.of == "route":
         (expression,) = placing.expressions

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE
 from databus.core.events import Op
 from databus.rows.row_program import FILTERED, FatedRows, RowPlaces
-from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask
+from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask, picked_values
 from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.picked_columns import picked_values
 from databus.runtime.direct.row_places import TablePlacing
 
 if TYPE_CHECKING:

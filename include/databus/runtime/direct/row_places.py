@@ -16,9 +16,8 @@ from databus.rows.frames.places import ROUTE_TOLD
 from databus.rows.json_text import json_literals, quoted
 from databus.rows.keys import KeyEncoder, key_literals
 from databus.rows.row_program import FatedRows, RowPlaces
-from databus.runtime.direct.batch_images import BatchImages, Mask
+from databus.runtime.direct.batch_images import BatchImages, ImageNumbers, Mask, picked_images, picked_values
 from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.picked_columns import Images, picked_images, picked_values
 from databus.runtime.direct.stored_values import refuse_far_times
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class _Picked:
     """Images of the rows that are asked, and which of them says a value."""
 
     images: BatchImages
-    before: Images
-    after: Images
+    before: ImageNumbers
+    after: ImageNumbers
     image: str
 
     def values(self, column: ColumnProgram) -> pa.Array:
@@ -60,7 +59,7 @@ class _Picked:
         images = self.images.unflagged if column.computed is None else self.images
         return picked_values(images, column, self.before, self.after, self.image)
 
-    def places(self, column: ColumnProgram) -> Images:
+    def places(self, column: ColumnProgram) -> ImageNumbers:
         return picked_images(self.images, column, self.before, self.after, self.image)
 
     def constant(self, name: str) -> pa.Array:
@@ -141,7 +140,7 @@ class RouteConditions:
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class ChosenKeyColumn:
     """Column of a chosen key.
 
     Attributes:
@@ -178,7 +177,7 @@ class KeyColumns:
         columns: in the order of the key.
     """
 
-    columns: tuple[KeyColumn, ...]
+    columns: tuple[ChosenKeyColumn, ...]
 
     def of(self, picked: _Picked) -> Choice:
         """Return the key of each row, null where it is held back; see `PlaceValues`."""

@@ -72,7 +72,7 @@ class TellingProgram:
 
     @property
     def places(self) -> bool:
-        """Whether it chooses routes or keys by value; see `RowProgram`."""
+        """Flag of a program that chooses routes or keys by value; see `RowProgram`."""
         return self.program.places
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:

@@ -98,7 +98,7 @@ def moved(source: Mock, batch_rows: int) -> dict[str, Any]:
                 began, cpu = time.perf_counter(), time.process_time()
                 while (done := move_batch(session, lease, checkpoint, settled=True)) is not None:
                     report, checkpoint = done
-                    rows += sum(receipt.rows for receipt in report.receipts)
+                    rows += sum(receipt.written for receipt in report.receipts)
                     batches += 1
                     for stage, took in report.durations_ms.items():
                         stages[stage] = stages.get(stage, 0) + took

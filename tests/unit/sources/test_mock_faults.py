@@ -13,7 +13,6 @@ from databus.core.errors import ConfigError, OffsetPurgedError, SourceUnavailabl
 from databus.core.flow_context import FlowContext
 from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.settings import Settings
-from databus.sources.mock import split as split_module
 from databus.sources.mock.fault import MockFault
 from databus.sources.mock.faults import Faults
 from databus.sources.mock.log import log_of
@@ -84,7 +83,7 @@ def test_the_fault_is_met_by_the_piece_that_has_its_row(tmp_path: Path) -> None:
 
 def test_a_read_hangs_for_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(split_module.time, "sleep", slept.append)
+    monkeypatch.setattr("databus.sources.mock.split.time.sleep", slept.append)
     fault = MockFault(what="read_hangs", at_row=45, times=1, lasts=timedelta(seconds=90))
     for _ in range(2):
         source = source_of(tmp_path, fault)

@@ -34,7 +34,8 @@ EVERY_TYPE = {
 }  # fmt: skip
 EXPECTED = {
     "u8": ("tinyint unsigned", "smallint", pa.uint8()), "u24": ("mediumint unsigned", "int", pa.uint32()),
-    "u64": ("bigint unsigned", "decimal(20,0)", pa.uint64()), "n38": ("decimal(38,30)",) * 2 + (pa.decimal128(38, 30),),
+    "u64": ("bigint unsigned", "decimal(20,0)", pa.uint64()),
+    "n38": ("decimal(38,30)", "decimal(38,30)", pa.decimal128(38, 30)),
     "b9": ("bit(9)", "bigint", pa.uint64()), "y": ("year", "int", pa.int16()), "c": ("char(5)", "string", pa.string()),
     "zone": ("timestamp(6)", "timestamp", pa.timestamp("us", "UTC")), "took": ("time(2)", "string", pa.duration("us")),
     "bin": ("binary(4)", "binary", pa.binary()), "lt": ("longtext", "string", pa.string()),

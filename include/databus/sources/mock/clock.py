@@ -45,7 +45,7 @@ class Clock:
     def commit_ms(self, transactions: Numbers) -> Numbers:
         """Return when the last of so many transactions was committed, ms since the epoch."""
         if not len(self.rows):
-            return np.minimum(self.since_ms + transactions * self.step_ms, _NEVER_MS).astype(np.int64)
+            return _whole(self.since_ms + transactions * self.step_ms)
         made = transactions * float(self.per_transaction)
         rounds = np.maximum(0, np.ceil(made / self.rows[-1]) - 1)
         rest = np.minimum(made - rounds * self.rows[-1], self.rows[-1])
@@ -54,4 +54,9 @@ class Clock:
         begun = np.concatenate(([0.0], self.rows[:-1]))[phase]
         within = np.divide(rest - begun, self.per_ms[phase], out=np.zeros(len(rest)), where=self.per_ms[phase] > 0)
         passed = np.minimum(begun_ms + within, self.ends_ms[phase])
-        return np.minimum(self.since_ms + rounds * self.ends_ms[-1] + passed, _NEVER_MS).astype(np.int64)
+        return _whole(self.since_ms + rounds * self.ends_ms[-1] + passed)
+
+
+def _whole(milliseconds: npt.NDArray[np.float64]) -> Numbers:
+    found: Numbers = np.minimum(milliseconds, _NEVER_MS).astype(np.int64)
+    return found

@@ -121,7 +121,8 @@ class MockLog:
 
     def stretches(self, first: int, last: int) -> list[tuple[int, int]]:
         """Cut a range at its statements; return first and last transaction of each piece."""
-        found, start = [], first
+        found: list[tuple[int, int]] = []
+        start = first
         for stated in self.stated:
             if first <= stated <= last:
                 found += [(start, stated - 1)] if stated > start else []
@@ -202,7 +203,7 @@ class _Numbered:
     def __len__(self) -> int:
         return self._log.last
 
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> float:
         return self._log.commit_ms(index + 1)
 
 

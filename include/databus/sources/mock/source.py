@@ -151,7 +151,7 @@ class MockSource:
         log, first, last = self._log, _number(planned.start) + 1, _number(planned.end)
         rows = log.rows_until(last) - log.rows_until(first - 1)
         versions, statements = log.planned(first, last), log.stated_between(first, last)
-        named = ((Op.DDL.value, TableSchema(-1, *each.table.split("."), ())) for _, each in statements)
+        named = [(Op.DDL.value, _without_columns(each.table)) for _, each in statements]
         return SourcePlan(
             planned,
             tuple(each.schema for each in versions),
@@ -175,6 +175,11 @@ class MockSource:
         if self._spec.rows_per_second is None and not self._spec.phases:
             return self._log.last
         return self._log.committed_before(time.time() * 1000 + 1)
+
+
+def _without_columns(name: str) -> TableSchema:
+    database, _, table = name.partition(".")
+    return TableSchema(-1, database, table, ())
 
 
 def _number(offset: Offset) -> int:

@@ -88,7 +88,7 @@ def _read(
     tables, nth = log.draw.at(numbers)
     pieces: list[pa.RecordBatch] = []
     for place, table in enumerate(log.tables):
-        mine = slice(None) if len(log.tables) == 1 else np.flatnonzero(tables == place)
+        mine: Any = slice(None) if len(log.tables) == 1 else np.flatnonzero(tables == place)
         version = log.version_at(place, start)
         if len(of[mine]) and form.takes(ids[place, version]):
             batch = table.batch(version, ids[place, version], nth[mine], of[mine], ordinal[mine])

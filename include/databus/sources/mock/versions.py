@@ -68,7 +68,7 @@ def table_versions(
     sized = {column.name: sizes.get(column.name, 0) for column in first.columns}
     found = [_version(first, salts, types, sized, 0)]
     for number, (change, start) in enumerate(changes, 1):
-        before = salts, types, sized
+        were = salts, types, sized
         salts, types, sized = {}, {}, {}
         for column in change.after.columns:
             name, old = column.name, change.came_from(column.name)
@@ -76,7 +76,7 @@ def table_versions(
                 salts[name] = zlib.crc32(f"{seed}:{first.name}:{name}:{number}".encode())
                 types[name], sized[name] = ((number, column.type),), sizes.get(name, 0)
                 continue
-            salts[name], types[name], sized[name] = (each[old] for each in before)  # type: ignore[index]
+            salts[name], types[name], sized[name] = were[0][old], were[1][old], were[2][old]
             if types[name][-1][1] != column.type:
                 types[name] = (*types[name], (number, column.type))
         found.append(_version(change.after, salts, types, sized, start))

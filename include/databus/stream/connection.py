@@ -16,11 +16,9 @@ class StreamConnection(HttpToolsProtocol):
 
     Attributes:
         patience_s: seconds until the head of a request is there, and in which each piece of an answer is taken.
-        dropped: called with "silent" or "unread" where a connection is closed for it.
     """
 
     patience_s: ClassVar[float]
-    dropped: ClassVar[Callable[[str], None]]
 
     def __init__(self, *given: Any, **named: Any):
         super().__init__(*given, **named)
@@ -35,13 +33,13 @@ class StreamConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what waits."""
-        self._head = _ended(self._head)
-        self._taken = _ended(self._taken)
+        _end(self._head)
+        _end(self._taken)
         super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
         """Take the head of a request: its body and answer have times of their own."""
-        self._head = _ended(self._head)
+        _end(self._head)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -58,15 +56,19 @@ class StreamConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Go on with the answer."""
-        self._taken = _ended(self._taken)
+        _end(self._taken)
+        self._taken = None
         super().resume_writing()
 
+    def dropped(self, why: str) -> None:
+        """Note that the connection is closed, "silent" or "unread"."""
+
     def _wait_for_head(self) -> None:
-        _ended(self._head)
+        _end(self._head)
         self._head = self.loop.call_later(self.patience_s, self._drop, "silent")
 
     def _drop(self, why: str) -> None:
-        type(self).dropped(why)
+        self.dropped(why)
         self.transport.abort()  # not close(): it waits for the buffer
 
 
@@ -80,11 +82,13 @@ def connection_class(patience: float, counted: Callable[[str], None]) -> type[St
 
     class Connection(StreamConnection):
         patience_s = patience
-        dropped = staticmethod(counted)
+
+        def dropped(self, why: str) -> None:
+            counted(why)
 
     return Connection
 
 
-def _ended(timer: asyncio.TimerHandle | None) -> None:
+def _end(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -35,7 +35,9 @@ def read_stream(reader: ByteReader, *, version: int) -> Stream:
         except BlobError as error:
             raise corrupt(reader, str(error)) from None
     length, last_id = read_length(reader), _read_id(reader)
-    later = (_read_id(reader), _read_id(reader), read_length(reader)) if version > 1 else (None, None, None)
+    later: tuple[StreamId | None, StreamId | None, int | None] = (None, None, None)
+    if version > 1:
+        later = _read_id(reader), _read_id(reader), read_length(reader)
     if length != len(entries):
         raise corrupt(reader, f"a stream of {len(entries)} entries says {length}")
     ids = [entry.id for entry in entries] + ([last_id] if entries else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,6 @@ class Clock:
         return _whole(self.since_ms + rounds * self.ends_ms[-1] + passed)
 
 
-def _whole(milliseconds: npt.NDArray[np.float64]) -> Numbers:
+def _whole(milliseconds: npt.NDArray[np.floating[Any]]) -> Numbers:
     found: Numbers = np.minimum(milliseconds, _NEVER_MS).astype(np.int64)
     return found

@@ -68,7 +68,8 @@ class Draw:
         """Return where a choice stands in the sequence for the nth time, from 0."""
         first = self.starts[choice]
         rounds, rank = np.divmod(nth, self.starts[choice + 1] - first)
-        return rounds * len(self.pattern) + self.order[first + rank]
+        found: Numbers = rounds * len(self.pattern) + self.order[first + rank]
+        return found
 
     def before(self, choice: int, number: int) -> int:
         """Return how often a choice stands before a place of the sequence."""

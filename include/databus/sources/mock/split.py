@@ -78,8 +78,8 @@ def _read(
     transactions = log.transactions(start, stop)
     stated = log.statement_at(start)
     if stated is not None:
-        database, _, table = stated.table.partition(".")
-        yield from emit_events([TableEvent("m", database, table, stated.statement, 0, 0)], transactions, SERVER, form)
+        database, _, name = stated.table.partition(".")
+        yield from emit_events([TableEvent("m", database, name, stated.statement, 0, 0)], transactions, SERVER, form)
         return
     numbers = np.arange(log.rows_until(start - 1), log.rows_until(stop), dtype=np.int64)
     per = log.spec.rows_per_transaction

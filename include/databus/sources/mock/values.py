@@ -84,7 +84,8 @@ def _time(kind: DeclaredType, bits: Bits, null: Nulls, _: int) -> pa.Array:
 
 def _whole(micros: npt.NDArray[np.int64], kind: DeclaredType) -> npt.NDArray[np.int64]:
     step = 10 ** (6 - (kind.numbers or (0,))[0])
-    return micros // step * step
+    cut: npt.NDArray[np.int64] = micros // step * step
+    return cut
 
 
 def _decimal(kind: DeclaredType, bits: Bits, null: Nulls, _: int) -> pa.Array:

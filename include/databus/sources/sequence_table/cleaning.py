@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -72,7 +73,7 @@ class Marks:
         if by is not None and by != self._reader:
             yield Finding.of(subject, self._of_another(by))
 
-    def _of_table(self, *columns: sa.ColumnElement[str]) -> sa.Select[tuple[str, ...]]:
+    def _of_table(self, *columns: sa.ColumnElement[str]) -> sa.Select[Any]:
         return sa.select(*columns).where(self._marks.c.log_table == self._table)
 
     def _of_another(self, by: str) -> SequenceTableError:

@@ -43,7 +43,8 @@ class TableLog(ABC):
         schema, _, name = spec.table.partition(".")
         self.marks = Marks(schema, spec.table, reader)
         self.source = sa.table(name, schema=schema)
-        self.number, self.time = sa.column(spec.number), sa.column(spec.time)
+        self.number: sa.ColumnClause[Any] = sa.column(spec.number)
+        self.time: sa.ColumnClause[Any] = sa.column(spec.time)
         self._columns: Columns | None = None
 
     @property

@@ -109,14 +109,16 @@ class PostgresLog(TableLog):
     def _rows(self, start: Offset, end: Offset) -> Iterator[RowChange]:
         for window in windows(start, end):
             statement = self._window(window).order_by("place_", "row_number_")
-            with self.database.session(writes=True) as session:
-                with session.execution_options(yield_per=ROWS_AT_ONCE).execute(statement) as streamed:
-                    for row in streamed.mappings():
-                        yield self._change(row, window.offset(row["place_"]))
+            with (
+                self.database.session(writes=True) as session,
+                session.execution_options(yield_per=ROWS_AT_ONCE).execute(statement) as streamed,
+            ):
+                for row in streamed.mappings():
+                    yield self._change(row, window.offset(row["place_"]))
 
     def _window(self, window: Window) -> Any:
         """Return the query of a window's rows, each with the highest number of its transaction."""
-        transaction = sa.column(self.spec.transaction)
+        transaction: sa.ColumnClause[Any] = sa.column(self.spec.transaction)
         highest = sa.func.max(self.number).over(partition_by=transaction).label("place_")
         rows = (
             sa.select(*self._selected(), highest)

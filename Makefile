@@ -145,8 +145,8 @@ kubernetes-check: $(TOOLS)/helm ## Charts and values of docker/kubernetes by hel
 	    --schemas "$$(echo $(CURDIR)/$(TOOLS)/venv/lib/python*/site-packages/kubernetes_validate)/kubernetes-json-schema/v$(KUBERNETES)-local-strict" \
 	    --kubernetes-version $(KUBERNETES) $(if $(AIRFLOW_CHART),--airflow-chart "$(AIRFLOW_CHART)")
 
-charts-check: setup $(TOOLS)/promtool ## Dashboards and Prometheus rules of docker/kubernetes/chart/monitoring by promtool and Grafana's types
-	$(BIN)/python docker/check_charts.py --promtool "$(CURDIR)/$(TOOLS)/promtool" --boardcheck "$(CURDIR)/$(TOOLS)/boardcheck"
+charts-check: setup ## Dashboards and Prometheus rules by promtool (on the PATH, or PROMTOOL=; Debian: package prometheus)
+	$(BIN)/python docker/check_charts.py --promtool "$(or $(PROMTOOL),promtool)"
 
 bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
 	$(BIN)/databus bench decode $(ARGS)
@@ -182,7 +182,7 @@ reference: setup ## Write the pages of docs/reference from the code (a unit test
 	$(BIN)/python -m tests.reference
 
 charts: setup ## Write dashboards and Prometheus rules from databus.observe.charts (a unit test compares them)
-	$(BIN)/python -m databus.observe.charts docker/kubernetes/chart/monitoring
+	$(BIN)/python -m databus.observe.charts docker
 
 screenshots: setup java ui ## Pictures of the pages in light and dark into docs/screenshots, from a real Airflow with a flow that runs (needs Chromium)
 	mkdir -p docs/screenshots
@@ -264,9 +264,3 @@ $(TOOLS)/helm: $(TOOLS)/venv/.ready $(wildcard docker/kubernetes/tools/*)
 	cd docker/kubernetes/tools && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
 	    "$(CURDIR)/$(TOOLS)/venv/bin/go" build -buildvcs=false -trimpath -o "$(CURDIR)/$(TOOLS)/" \
 	    github.com/yannh/kubeconform/cmd/kubeconform helm.sh/helm/v3/cmd/helm
-
-# Without the clients of clouds, in which Prometheus finds what to scrape: rules need none.
-$(TOOLS)/promtool: $(TOOLS)/venv/.ready $(shell find docker/monitoring/tools -type f)
-	cd docker/monitoring/tools && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
-	    "$(CURDIR)/$(TOOLS)/venv/bin/go" build -buildvcs=false -trimpath -tags remove_all_sd -o "$(CURDIR)/$(TOOLS)/" \
-	    github.com/prometheus/prometheus/cmd/promtool ./boardcheck

@@ -21,9 +21,6 @@ from check import ROOT, report, run_tool
 FOLDER = ROOT / "docker" / "kubernetes"
 CHART = FOLDER / "chart"
 AIRFLOW_VALUES = FOLDER / "airflow-values.yaml"
-OPERATORS = FOLDER / "schemas"
-"""Schemas of the Prometheus operator's objects, which Kubernetes does not have."""
-
 PAGE = ROOT / "docs" / "install" / "airflow-chart.md"
 
 _DOCUMENT = re.compile(r"^---\s*$", re.MULTILINE)
@@ -93,7 +90,6 @@ def object_defects(tools: Tools, chart: Path, options: Sequence[str]) -> Iterato
         return
     schemas = f"{tools.schemas}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
     argv = [tools.kubeconform, "-strict", "-summary", "-kubernetes-version", tools.version, "-schema-location", schemas]
-    argv += ["-schema-location", f"{OPERATORS}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(rendered)
         file.flush()

@@ -53,13 +53,12 @@ func run(envFiles, composeFiles []string) error {
 	}
 	warned := &warnings{}
 	logrus.AddHook(warned)
-	// The environment of the caller is left out on purpose: the files alone must be enough. Services of all profiles are read.
+	// The environment of the caller is left out on purpose: the files alone must be enough.
 	options, err := cli.NewProjectOptions(
 		composeFiles,
 		cli.WithWorkingDirectory(filepath.Dir(composeFiles[0])),
 		cli.WithEnvFiles(envFiles...),
 		cli.WithDotEnv,
-		cli.WithProfiles([]string{"*"}),
 		cli.WithResolvedPaths(true),
 	)
 	if err != nil {

@@ -68,7 +68,6 @@ def test_images_carry_the_versions_of_the_sandbox() -> None:
     values = chart_values()
     assert values["zookeeper"]["image"] == f"zookeeper:{versions['ZOOKEEPER_VERSION']}"
     assert values["spark"]["image"] == f"databus-spark:{versions['SPARK_VERSION']}"
-    assert values["watch"]["image"] == f"databus-airflow:{versions['AIRFLOW_VERSION']}"
     image = airflow()["images"]["airflow"]
     assert f"{image['repository']}:{image['tag']}" == f"databus-airflow:{versions['AIRFLOW_VERSION']}"
     assert airflow()["airflowVersion"] == versions["AIRFLOW_VERSION"]
@@ -154,27 +153,6 @@ def test_roles_of_spark_are_those_of_its_entrypoint() -> None:
     assert {first or second for first, second in roles} == {"master", "worker", "connect"}
     for name in re.findall(r"name: (SPARK_\w+)", templates()):
         assert f"${{{name}:-" in entrypoint, name
-
-
-def test_the_watchdog_is_given_what_airflow_s_pods_have() -> None:
-    text = (FOLDER / "chart/templates/watch.yaml").read_text()
-    (env,) = yaml.safe_load(airflow()["extraEnvFrom"])
-    assert f"envFrom:\n            - secretRef:\n                name: {env['secretRef']['name']}\n" in text
-    ours = {entry["name"] for entry in airflow()["env"] if entry["name"].startswith("DATABUS_")}
-    assert set(re.findall(r"- name: (DATABUS_\w+)", text)) == ours
-    command = re.findall(r"^            - (\S+)$", text[text.index("command:") : text.index("envFrom:")], re.MULTILINE)
-    assert command[:2] == ["databus", "watch"]
-    assert (
-        f"{command[command.index('--dags') + 1]}\n".replace("/opt/airflow", "${AIRFLOW_HOME}")
-        in (DOCKER / "Dockerfile.airflow").read_text()
-    )
-    assert command[command.index("--listen") + 1].endswith(":9464")
-    assert "containerPort: 9464" in text
-
-
-def test_objects_of_the_prometheus_operator_have_schemas(check: ModuleType) -> None:
-    kinds = re.findall(r"apiVersion: monitoring\.coreos\.com/v1\nkind: (\w+)", templates())
-    assert {file.name for file in check.OPERATORS.iterdir()} == {f"{kind.lower()}-monitoring-v1.json" for kind in kinds}
 
 
 def test_user_and_group_are_those_of_the_images() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from databus.observe.charts.grafana import Board, Panel, Query, Row, worst
+from databus.observe.charts.grafana import Board, Panel, PanelQuery, PanelRow, worst
 from databus.observe.charts.rules import LATE_S
 
 _MINE = 'flow=~"$flow"'
+_PLACE = "{{flow}} {{topic}}-{{partition}}"
 _TOPICS = 'flow=~"$flow", topic=~"$topic"'
 
 
 def _line(title: str, *names: str, unit: str = "short", text: str = "", warn: float | None = None) -> Panel:
     """Return a chart of metrics by all their labels."""
-    queries = tuple(Query(worst(name), _legend(name, many=len(names) > 1)) for name in names)
+    queries = tuple(PanelQuery(worst(name), _legend(name, many=len(names) > 1)) for name in names)
     return Panel(title, queries, unit=unit, text=text, warn=warn)
 
 
@@ -25,7 +26,7 @@ def _number(
     title: str, expr: str, *, unit: str = "short", warn: float | None = None, alarm: float | None = None, text: str = ""
 ) -> Panel:
     """Return one large number."""
-    return Panel(title, (Query(expr, ""),), unit, "stat", 4, 4, text, warn, alarm)
+    return Panel(title, (PanelQuery(expr, ""),), unit, "stat", 4, 4, text, warn, alarm)
 
 
 _FLOWS = Board(
@@ -42,35 +43,35 @@ _FLOWS = Board(
         Panel(
             "Flows by lag",
             (
-                Query(worst("lag_seconds"), title="Lag", unit="s"),
-                Query(worst("lag_rows"), title="Rows behind"),
-                Query(worst("recent_rows_per_second"), title="Rows/s"),
-                Query(worst("checkpoint_age_seconds"), title="Checkpoint age", unit="s"),
-                Query(worst("headroom_seconds"), title="Headroom", unit="s"),
-                Query(worst("quarantine_rows"), title="Held back"),
-                Query(worst("gaps"), title="Gaps"),
-                Query(worst("paused"), title="Paused"),
+                PanelQuery(worst("lag_seconds"), title="Lag", unit="s"),
+                PanelQuery(worst("lag_rows"), title="Rows behind"),
+                PanelQuery(worst("recent_rows_per_second"), title="Rows/s"),
+                PanelQuery(worst("checkpoint_age_seconds"), title="Checkpoint age", unit="s"),
+                PanelQuery(worst("headroom_seconds"), title="Headroom", unit="s"),
+                PanelQuery(worst("quarantine_rows"), title="Held back"),
+                PanelQuery(worst("gaps"), title="Gaps"),
+                PanelQuery(worst("paused"), title="Paused"),
             ),
             kind="table", width=24, height=9, text="Rows behind are estimated by the bytes that a row took lately.",
         ),
-        Row("Freshness"),
+        PanelRow("Freshness"),
         _line("Lag", "lag_seconds", unit="s", warn=LATE_S, text="Age of the oldest uncommitted change."),
         _line("Lag, rows (estimated)", "lag_rows"),
         _line("Lag, bytes", "lag_bytes", unit="bytes"),
         _line("Source to commit, p50 p95 p99", "delay_seconds", unit="s", text="Of a batch's newest row."),
         Panel(
             "Share of the last hour within the threshold",
-            (Query(f"flow:databus_lag_fresh:ratio1h{{{_MINE}}}"),), "percentunit",
+            (PanelQuery(f"flow:databus_lag_fresh:ratio1h{{{_MINE}}}"),), "percentunit",
         ),
         _line("Checkpoint, run", "checkpoint_age_seconds", "last_run_age_seconds", "window_seconds", unit="s"),
-        Row("Throughput"),
+        PanelRow("Throughput"),
         _line("Rows per second", "recent_rows_per_second", unit="rowsps"),
         _line("Bytes per second", "recent_bytes_per_second", unit="Bps"),
         _line("Batch time by stage", "stage_seconds", unit="s"),
-        Panel("Batches per second", (Query(f"flow:databus_batches:rate5m{{{_MINE}}}"),), "ops"),
-        Panel("Claims of the lease per second", (Query(f"flow:databus_lease_claims:rate5m{{{_MINE}}}"),), "ops"),
+        Panel("Batches per second", (PanelQuery(f"flow:databus_batches:rate5m{{{_MINE}}}"),), "ops"),
+        Panel("Claims of the lease per second", (PanelQuery(f"flow:databus_lease_claims:rate5m{{{_MINE}}}"),), "ops"),
         _line("Hand-over between runs", "handover_seconds", unit="s"),
-        Row("Safety"),
+        PanelRow("Safety"),
         _line("Retention headroom", "headroom_seconds", unit="s", text="Until the source may delete what comes next."),
         _line("Log bytes before the flow's place", "headroom_bytes", unit="bytes"),
         _line("Gaps, low headroom, sinks behind, paused", "gaps", "headroom_low", "sinks_behind", "paused"),
@@ -83,7 +84,7 @@ _FLOWS = Board(
 
 
 def _topic(title: str, expr: str, unit: str = "short", text: str = "") -> Panel:
-    return Panel(title, (Query(expr, "{{flow}} {{topic}}"),), unit, text=text)
+    return Panel(title, (PanelQuery(expr, "{{flow}} {{topic}}"),), unit, text=text)
 
 
 _MIRRORS = Board(
@@ -109,40 +110,40 @@ _MIRRORS = Board(
         Panel(
             "Partitions furthest behind",
             (
-                Query(f"topk(20, {worst('partition_lag_records', match=_TOPICS)})", title="Records"),
+                PanelQuery(f"topk(20, {worst('partition_lag_records', match=_TOPICS)})", title="Records"),
             ),
             kind="table", width=12, height=9,
         ),
         Panel(
             "Partitions that wait longest",
             (
-                Query(f"topk(20, {worst('partition_lag_seconds', match=_TOPICS)})", title="Age", unit="s"),
+                PanelQuery(f"topk(20, {worst('partition_lag_seconds', match=_TOPICS)})", title="Age", unit="s"),
             ),
             kind="table", width=12, height=9,
         ),
-        Row("By topic"),
+        PanelRow("By topic"),
         _topic("Records behind by topic", f"flow_topic:databus_partition_lag_records:sum{{{_TOPICS}}}"),
         _topic("Age of the oldest", f"flow_topic:databus_partition_lag_seconds:max{{{_TOPICS}}}", "s"),
         _topic(
             "Held back by open transactions", f"flow_topic:databus_partition_held_back_records:sum{{{_TOPICS}}}",
             text="A line that never falls is a transaction that nobody ends.",
         ),
-        Row("By partition"),
+        PanelRow("By partition"),
         Panel(
             "Records behind, twenty partitions",
-            (Query(f"topk(20, {worst('partition_lag_records', match=_TOPICS)})", "{{flow}} {{topic}}-{{partition}}"),),
+            (PanelQuery(f"topk(20, {worst('partition_lag_records', match=_TOPICS)})", _PLACE),),
         ),
         Panel(
             "Age of the oldest, twenty partitions",
-            (Query(f"topk(20, {worst('partition_lag_seconds', match=_TOPICS)})", "{{flow}} {{topic}}-{{partition}}"),),
+            (PanelQuery(f"topk(20, {worst('partition_lag_seconds', match=_TOPICS)})", _PLACE),),
             "s",
         ),
         Panel(
             "Held back, twenty partitions",
             (
-                Query(
+                PanelQuery(
                     f"topk(20, {worst('partition_held_back_records', match=_TOPICS)})",
-                    "{{flow}} {{topic}}-{{partition}}",
+                    _PLACE,
                 ),
             ),
         ),
@@ -159,20 +160,20 @@ _SNAPSHOT = Board(
         Panel(
             "Snapshots",
             (
-                Query(f"flow:databus_snapshot_progress:ratio{{{_MINE}}}", title="Read", unit="percentunit"),
-                Query(worst("snapshot_rows"), title="Rows read"),
-                Query(worst("snapshot_rows_left"), title="Rows left (estimated)"),
-                Query(worst("snapshot_tables_left"), title="Tables left"),
-                Query(worst("snapshot_rows_per_second"), title="Rows/s"),
-                Query(worst("snapshot_seconds_left"), title="Time left", unit="s"),
+                PanelQuery(f"flow:databus_snapshot_progress:ratio{{{_MINE}}}", title="Read", unit="percentunit"),
+                PanelQuery(worst("snapshot_rows"), title="Rows read"),
+                PanelQuery(worst("snapshot_rows_left"), title="Rows left (estimated)"),
+                PanelQuery(worst("snapshot_tables_left"), title="Tables left"),
+                PanelQuery(worst("snapshot_rows_per_second"), title="Rows/s"),
+                PanelQuery(worst("snapshot_seconds_left"), title="Time left", unit="s"),
             ),
             kind="table", width=16, height=8,
         ),
         Panel(
-            "State", (Query(worst("snapshot_state"), "{{flow}} {{state}}"),), text="1 for the state it is in.",
+            "State", (PanelQuery(worst("snapshot_state"), "{{flow}} {{state}}"),), text="1 for the state it is in.",
         ),
-        Row("Progress"),
-        Panel("Share of rows read", (Query(f"flow:databus_snapshot_progress:ratio{{{_MINE}}}"),), "percentunit"),
+        PanelRow("Progress"),
+        Panel("Share of rows read", (PanelQuery(f"flow:databus_snapshot_progress:ratio{{{_MINE}}}"),), "percentunit"),
         _line("Rows read and left", "snapshot_rows", "snapshot_rows_left"),
         _line("Tables left", "snapshot_tables_left"),
         _line("Rows per second", "snapshot_rows_per_second", unit="rowsps"),
@@ -184,7 +185,7 @@ _SNAPSHOT = Board(
 
 
 def _sum(title: str, expr: str, legend: str, unit: str = "short", text: str = "") -> Panel:
-    return Panel(title, (Query(expr, legend),), unit, text=text)
+    return Panel(title, (PanelQuery(expr, legend),), unit, text=text)
 
 
 _PLANE = Board(
@@ -198,14 +199,14 @@ _PLANE = Board(
         _number("Unreachable", f"count({worst('unreachable', match='')})", alarm=1),
         _number("Broken files", "max(databus_watch_broken_files)", warn=1, text="DAG files that cannot be read."),
         _number("Alerts that are on", f"sum({worst('alerts', match='')})", warn=1, text="Of flows with a channel."),
-        Row("Flows"),
+        PanelRow("Flows"),
         _sum("Most lag", f"topk(10, {worst('lag_seconds', match='')})", "{{flow}}", "s"),
         _sum("Most rows held back", f"topk(10, {worst('quarantine_rows', match='')} > 0)", "{{flow}}"),
         _sum("Least headroom", f"bottomk(10, {worst('headroom_seconds', match='')})", "{{flow}}", "s"),
         _sum("Rows per second, all flows", "plane:databus_recent_rows_per_second:sum", "rows", "rowsps"),
         _sum("Bytes per second, all flows", "plane:databus_recent_bytes_per_second:sum", "bytes", "Bps"),
         _sum("Batches per second", "topk(10, flow:databus_batches:rate5m)", "{{flow}}", "ops"),
-        Row("Health"),
+        PanelRow("Health"),
         _sum("Airflow", "min by (component) (databus_airflow_healthy)", "{{component}}", text="1: well."),
         _sum("Does not answer", worst("unreachable", match=""), "{{flow}} {{what}}"),
         _sum("Alerts that are on, by kind", f"sum by (kind) ({worst('alerts', match='')})", "{{kind}}"),

@@ -45,7 +45,7 @@ def worst(name: str, *, by: Sequence[str] = (), match: str = 'flow=~"$flow"') ->
 
 
 @dataclass(frozen=True)
-class Query:
+class PanelQuery:
     """Query of a panel.
 
     Attributes:
@@ -79,7 +79,7 @@ class Panel:
     """
 
     title: str
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     unit: str = "short"
     kind: str = "timeseries"
     width: int = 8
@@ -117,13 +117,13 @@ class Panel:
         told = [{"color": first, "value": None}, *({"color": color, "value": value} for value, color in steps)]
         return {"mode": "absolute", "steps": told}
 
-    def lettered(self) -> list[tuple[Query, str]]:
+    def lettered(self) -> list[tuple[PanelQuery, str]]:
         """Return each query with its letter."""
         return list(zip(self.queries, string.ascii_uppercase, strict=False))
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """Heading between panels."""
 
     title: str
@@ -150,7 +150,7 @@ class Board:
     name: str
     title: str
     text: str
-    parts: tuple[Panel | Row, ...]
+    parts: tuple[Panel | PanelRow, ...]
     flows: str = ""
     topics: str = ""
 
@@ -190,9 +190,9 @@ class Board:
         found: list[dict[str, Any]] = []
         x = y = high = 0
         for number, part in enumerate(self.parts, 1):
-            if isinstance(part, Row) or x + part.width > WIDTH:
+            if isinstance(part, PanelRow) or x + part.width > WIDTH:
                 x, y, high = 0, y + high, 0
-            if isinstance(part, Row):
+            if isinstance(part, PanelRow):
                 found.append(part.json(number, y))
                 y += 1
                 continue
@@ -222,7 +222,7 @@ def _alerts_of(flows: str) -> dict[str, Any]:
     return {**told, **how}
 
 
-def _target(query: Query, letter: str, kind: str) -> dict[str, Any]:
+def _target(query: PanelQuery, letter: str, kind: str) -> dict[str, Any]:
     told: dict[str, Any] = {"refId": letter, "datasource": dict(SOURCE), "expr": query.expr}
     if kind == "timeseries":
         return {**told, "legendFormat": query.legend, "range": True}

@@ -202,7 +202,7 @@ def _stream(client: Client, name: bytes) -> Stream:
 
 
 def _group(group: dict[bytes, Any]) -> Group:
-    pending = tuple(Pending(_id(i), delivered, count, consumer) for i, consumer, delivered, count in group[b"pel"])
+    pending = tuple(Pending(_id(i), delivered, count, consumer) for i, consumer, delivered, count in group[b"pending"])
     listed = [dict(_pairs(each)) for each in group[b"consumers"]]
     consumers = tuple(Consumer(consumer[b"name"], consumer[b"seen-time"]) for consumer in listed)
     return Group(group[b"name"], _id(group[b"last-delivered-id"]), group[b"entries-read"], pending, consumers)

@@ -44,14 +44,13 @@ MATCHED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    found = None
     for name in ("check", "check_charts"):
         spec = importlib.util.spec_from_file_location(name, ROOT / "docker" / f"{name}.py")
         found = importlib.util.module_from_spec(spec)
         # The second imports the first by its name, as scripts of one folder do.
         sys.modules[name] = found
         spec.loader.exec_module(found)
-    return found
+    return sys.modules["check_charts"]
 
 
 def unquoted(expr: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from databus.redis.crc64 import crc64
 from databus.redis.rdb.values import Stream, StreamId
@@ -226,7 +227,7 @@ def score_text(score: float) -> bytes:
     return b"%d" % score if abs(score) < 1 << 53 and score == int(score) else repr(score).encode()
 
 
-def value(code: int, found: object, *, compressed: bool = False) -> bytes:
+def value(code: int, found: Any, *, compressed: bool = False) -> bytes:
     """A value in the form of a type byte, without the byte."""
 
     def text(data: bytes) -> bytes:

@@ -59,11 +59,11 @@ def test_each_transaction_comes_out_whole_with_the_place_behind_it(drawn, piece:
         if found:
             expected.append((found, Place(REPLID, offset, database)))
     data = b"".join(encoded(command) for unit in drawn for command in unit)
-    found, reader, times = read(data, piece=piece)
-    assert [([(c.database, c.arguments) for c in t.commands], t.place) for t in found] == expected
+    taken, reader, times = read(data, piece=piece)
+    assert [([(c.database, c.arguments) for c in t.commands], t.place) for t in taken] == expected
     assert reader.place == Place(REPLID, offset, database)
     assert times == asked
-    for transaction in found:
+    for transaction in taken:
         for command in transaction.commands:
             start, end = command.start - START.offset, command.end - START.offset
             assert data[start:end] == encoded(command.arguments)

@@ -21,7 +21,7 @@ from databus.core.errors.redis import RedisStreamError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SourceAccessError, SourceError, SourceSettingError, SourceUnavailableError
 from databus.redis.byte_reader import ByteReader
-from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of
+from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of, handshake
 
 DEFAULT_PORT = 6379
 CONNECT_TIMEOUT_S = 10.0
@@ -83,7 +83,7 @@ class Link:
                 while data:
                     data = data[self._waiting(select.POLLOUT, partial(self._socket.send, data)) :]
         except (OSError, ValueError) as error:
-            raise self._not_there(error) from None
+            raise self._hung_up(error) from None
 
     def ask(self, *words: str) -> str:
         """Send a command and return its answer, a simple string without its mark.
@@ -125,7 +125,7 @@ class Link:
         self._socket.close()
 
     def _connect(self, host: str, port: int, tls: TlsFiles | None) -> socket.socket:
-        context = tls.context(self._connection.conn_id) if tls else None
+        self._tls_context = context = tls.context(self._connection.conn_id) if tls else None
         try:
             timeout_s = float(self._connection.extra.get("socket_connect_timeout") or CONNECT_TIMEOUT_S)
             plain = socket.create_connection((host, port), timeout=timeout_s)
@@ -151,6 +151,8 @@ class Link:
     def _receive(self, count: int) -> bytes:
         try:
             return self._waiting(select.POLLIN, partial(self._socket.recv, count))
+        except ssl.SSLEOFError as error:
+            raise self._hung_up(error) from None
         except ssl.SSLError as error:
             fault = fault_of(error) or FAILED
             shows = bool(self._connection.extra.get("ssl_certfile"))
@@ -186,6 +188,16 @@ class Link:
             f"{message}: {'closed by its reader' if self._closed else 'the server ended the connection'}",
             hint="Connect again at the last place. Behind a long pause see client-output-buffer-limit replica.",
         )
+
+    def _hung_up(self, error: Exception) -> DatabusError:
+        """Return why a connection broke: a server that refuses the client's certificate may hang up without a word."""
+        if self._tls_context is not None and isinstance(error, (ssl.SSLEOFError, ConnectionError)) and not self._closed:
+            host, port = self._connection.host or "localhost", self._connection.port or DEFAULT_PORT
+            with contextlib.suppress(OSError):
+                found = handshake(host, port, self._tls_context)
+                if found.fault is not None:
+                    return self._tls(found.fault, found.detail)
+        return self._not_there(error)
 
     def _not_there(self, error: Exception) -> SourceUnavailableError:
         text = f"it said nothing for {self._silence_s:g} s" if isinstance(error, TimeoutError) else str(error)

@@ -68,8 +68,7 @@ class Draw:
         """Return where a choice stands in the sequence for the nth time, from 0."""
         first = self.starts[choice]
         rounds, rank = np.divmod(nth, self.starts[choice + 1] - first)
-        found: Numbers = rounds * len(self.pattern) + self.order[first + rank]
-        return found
+        return np.asarray(rounds * len(self.pattern) + self.order[first + rank], np.int64)
 
     def before(self, choice: int, number: int) -> int:
         """Return how often a choice stands before a place of the sequence."""

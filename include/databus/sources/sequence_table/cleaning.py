@@ -74,7 +74,8 @@ class Marks:
             yield Finding.of(subject, self._of_another(by))
 
     def _of_table(self, *columns: sa.ColumnElement[str]) -> sa.Select[Any]:
-        return sa.select(*columns).where(self._marks.c.log_table == self._table)
+        found: sa.Select[Any] = sa.select(*list[Any](columns))
+        return found.where(self._marks.c.log_table == self._table)
 
     def _of_another(self, by: str) -> SequenceTableError:
         return SequenceTableError(

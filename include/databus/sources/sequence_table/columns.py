@@ -63,10 +63,10 @@ def reflected(session: sa.Connection, spec: SequenceTable) -> tuple[Columns, lis
                 hint=f"Create the table, or GRANT SELECT ON {spec.table} to the account.",
             ) from None
         key = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
-        listed: list[tuple[list[str | None], bool]] = [
-            (each["column_names"], bool(each["unique"])) for each in inspector.get_indexes(name, schema)
+        listed: list[tuple[tuple[str | None, ...], bool]] = [
+            (tuple(each["column_names"]), bool(each["unique"])) for each in inspector.get_indexes(name, schema)
         ]
-        listed += [(each["column_names"], True) for each in inspector.get_unique_constraints(name, schema)]
+        listed += [(tuple(each["column_names"]), True) for each in inspector.get_unique_constraints(name, schema)]
     indexes = [(tuple(columns), bool(unique)) for columns, unique in [(key, True), *listed]]
     wanted = spec.columns or tuple(each for each in found if each != spec.transaction)
     lacking = list(_lacking(spec, found, key, indexes, session.dialect.name))

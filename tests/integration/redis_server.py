@@ -105,9 +105,18 @@ class RedisServer:
         return client
 
     def settled(self) -> bool:
-        """Whether no key is about to expire; to ask is to have the expired ones deleted."""
+        """Whether no key is about to expire, and none that has expired is still held: KEYS leaves those out."""
         client = self.client()
-        return all(not 0 <= client("PTTL", name) < 60_000 for _, name in _each_key(client))
+        for database in range(DATABASES):
+            client("SELECT", database)
+            names = client("KEYS", "*")
+            if client("DBSIZE") != len(names) or any(0 <= client("PTTL", name) < 60_000 for name in names):
+                return False
+        return True
+
+    def saved(self) -> bool:
+        """Whether no snapshot is being written: FLUSHALL ends one, and with it who waits for it."""
+        return self.info("persistence")["rdb_bgsave_in_progress"] == "0"
 
     def follow(self, **arguments: Any) -> Replica:
         from databus.redis import read_server

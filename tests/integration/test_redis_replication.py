@@ -102,6 +102,7 @@ def test_commands_as_effects_make_an_equal_server(start: Started, family: str) -
     origin, copy = start(), start()
     client = origin.client()
     with origin.follow() as replica:
+        until_true(origin.saved)
         for command in FAMILIES[family]:
             client(*command)
         until_true(origin.settled)

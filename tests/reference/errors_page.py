@@ -12,7 +12,6 @@ from databus.core.errors.entries import (
     consumer,
     definition,
     environment,
-    redis,
     sink,
     source,
     stream,
@@ -20,13 +19,12 @@ from databus.core.errors.entries import (
 from tests.reference.raised import codes, of_doctor_alone
 
 PARTS: dict[str, dict[str, ErrorEntry]] = {
-    "Source, snapshot, trace": source.ENTRIES,
+    "Source, snapshot, trace, Redis": source.ENTRIES,
     "Sinks and mirrors": sink.ENTRIES,
     "Checkpoint, backfill, quarantine": checkpoint.ENTRIES,
     "Flow, options, records": definition.ENTRIES,
     "Programs that read changes": consumer.ENTRIES,
     "HTTP service over topics": stream.ENTRIES,
-    "Redis as a library": redis.ENTRIES,
     "Engine, machine, TLS, sandbox": environment.ENTRIES,
 }
 MOST = 4

@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from databus.redis.place import Place as Place
     from databus.redis.rdb.dump import read_dump as read_dump
     from databus.redis.rdb.file import RdbFile as RdbFile
     from databus.redis.rdb.file import read_rdb as read_rdb
     from databus.redis.rdb.values import Key as Key
     from databus.redis.rdb.values import Stream as Stream
     from databus.redis.replication.commands import Command as Command
+    from databus.redis.replication.commands import Place as Place
     from databus.redis.replication.commands import Transaction as Transaction
     from databus.redis.replication.replica import Replica as Replica
     from databus.redis.replication.replica import read_server as read_server
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Command": "replication.commands",
     "Key": "rdb.values",
-    "Place": "place",
+    "Place": "replication.commands",
     "RdbFile": "rdb.file",
     "Replica": "replication.replica",
     "Stream": "rdb.values",

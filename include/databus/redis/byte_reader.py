@@ -6,11 +6,12 @@ follows is still there for the next reader.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from functools import cache
 
 from databus.core.errors.redis import RdbCutError
 from databus.core.errors.root import DatabusError
-from databus.redis.crc64 import crc64
 
 PIECE_BYTES = 1 << 16
 
@@ -132,3 +133,41 @@ class ByteReader:
         if self._summed is not None:
             self._sum = crc64(self._buffer[self._summed : self._at], self._sum)
             self._summed = self._at
+
+
+_REFLECTED = 0x95AC9329AC4BC9B5
+
+
+@cache
+def _tables() -> tuple[tuple[int, ...], ...]:
+    first = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ (_REFLECTED if value & 1 else 0)
+        first.append(value)
+    tables = [tuple(first)]
+    for _ in range(7):
+        tables.append(tuple(first[value & 255] ^ (value >> 8) for value in tables[-1]))
+    return tuple(tables)
+
+
+def crc64(data: bytes, value: int = 0) -> int:
+    """Return the CRC-64 of `data` behind bytes whose CRC-64 is `value`."""
+    t0, t1, t2, t3, t4, t5, t6, t7 = _tables()
+    words = len(data) // 8
+    for word in struct.unpack_from(f"<{words}Q", data):
+        mixed = value ^ word
+        value = (
+            t7[mixed & 255]
+            ^ t6[mixed >> 8 & 255]
+            ^ t5[mixed >> 16 & 255]
+            ^ t4[mixed >> 24 & 255]
+            ^ t3[mixed >> 32 & 255]
+            ^ t2[mixed >> 40 & 255]
+            ^ t1[mixed >> 48 & 255]
+            ^ t0[mixed >> 56]
+        )
+    for byte in data[words * 8 :]:
+        value = t0[(value ^ byte) & 255] ^ (value >> 8)
+    return value

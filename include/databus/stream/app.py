@@ -22,8 +22,8 @@ from databus.core.errors.stream import StreamRequestError, StreamTopicError
 from databus.stream import problems
 from databus.stream.access import Action, Client
 from databus.stream.admission import read_body
-from databus.stream.answers import send_answer
 from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
+from databus.stream.connection import send_answer
 from databus.stream.metrics import CONTENT_TYPE
 from databus.stream.openapi import description
 from databus.stream.parameters import document_of, edge_of, number_of, offset_of, places_of, seconds_of, sequence_of

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from databus.stream.admission import Admission
 
 
 class StreamConnection(HttpToolsProtocol):
@@ -80,15 +84,41 @@ def connection_class(patience: float, counted: Callable[[str], None]) -> type[St
         counted: called with why a connection was dropped.
     """
 
-    class Connection(StreamConnection):
+    class CountedConnection(StreamConnection):
         patience_s = patience
 
         def dropped(self, why: str) -> None:
             counted(why)
 
-    return Connection
+    return CountedConnection
 
 
 def _end(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
+
+
+PIECE = 64 * 1024
+"""Bytes of an answer that are given to the connection at a time."""
+
+
+async def send_answer(answer: Response, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an answer, whose bytes count as held until the last piece is given to the connection.
+
+    Args:
+        answer: with all of its body.
+        admission: counts them.
+        scope: of the request.
+        receive: of the request.
+        send: waits while the connection has not taken what was sent before.
+    """
+
+    async def in_pieces(message: Message) -> None:
+        body = message.get("body", b"")
+        for begin in range(0, len(body) - PIECE, PIECE):
+            await send({**message, "body": body[begin : begin + PIECE], "more_body": True})
+        last = max(0, (len(body) - 1) // PIECE * PIECE)
+        await send({**message, "body": body[last:]} if last else message)
+
+    with admission.answer(len(answer.body)):
+        await answer(scope, receive, in_pieces)

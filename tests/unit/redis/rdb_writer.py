@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from databus.redis.crc64 import crc64
+from databus.redis.byte_reader import crc64
 from databus.redis.rdb.values import Stream, StreamId
 
 Item = bytes | int

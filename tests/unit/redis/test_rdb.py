@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from databus.core.errors import RdbCorruptError, RdbCutError, RdbError, RdbUnknownError
 from databus.redis import read_dump, read_rdb
-from databus.redis.byte_reader import ByteReader
-from databus.redis.crc64 import crc64
+from databus.redis.byte_reader import ByteReader, crc64
 from databus.redis.rdb import blobs
 from databus.redis.rdb.file import RdbReader
 from databus.redis.rdb.lzf import decompress

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from databus.core.positions.offsets import Ordering, offset_from_json
-from databus.core.positions.pg_snapshot import NOTHING, PgSnapshotOffset, Snapshot
+from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
 from databus.sources.sequence_table.decided import AgedNumbers, DecidedNumbers
-from databus.sources.sequence_table.windows import Window, windows
+from databus.sources.sequence_table.windows import SnapshotWindow, windows
 
 SEEDS = range(60)
 
@@ -32,9 +32,9 @@ class Server:
     def newest(self) -> int:
         return max((number for number, _, _ in self.rows), default=0)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PgSnapshot:
         xmax = self.transaction + 1
-        return Snapshot(min(self.open, default=xmax), xmax, frozenset(self.open))
+        return PgSnapshot(min(self.open, default=xmax), xmax, frozenset(self.open))
 
 
 def writer(server: Server, name: str, choose: random.Random) -> Iterator[None]:
@@ -141,7 +141,7 @@ def by_snapshot(got: list[tuple[int, int, int]], rule: str, most: int) -> Callab
         while True:
             now = server.snapshot()
             if rule == "below xmin":
-                now = Snapshot(now.xmin, now.xmin)
+                now = PgSnapshot(now.xmin, now.xmin)
             yield
             end = PgSnapshotOffset(place.within) if place.within else PgSnapshotOffset(str(now))
             for window in windows(place, end):
@@ -225,7 +225,7 @@ class TestOffsets:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_later_snapshot_reaches_the_earlier_one(self, seed: int) -> None:
-        seen: list[Snapshot] = []
+        seen: list[PgSnapshot] = []
 
         def reader(server: Server) -> Iterator[None]:
             while True:
@@ -235,5 +235,5 @@ class TestOffsets:
         play(seed, reader)
         for early, late in itertools.pairwise(seen):
             assert late.reaches(early)
-            new = [n for n in range(early.xmin, late.xmax) if Window(early, late).has(n)]
+            new = [n for n in range(early.xmin, late.xmax) if SnapshotWindow(early, late).has(n)]
             assert early.reaches(late) == (not new)

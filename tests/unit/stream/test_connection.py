@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from databus.core.errors import StreamFullError
 from databus.stream.admission import Admission
-from databus.stream.answers import PIECE, send_answer
-from databus.stream.connection import connection_class
+from databus.stream.connection import PIECE, connection_class, send_answer
 from databus.stream.options import StreamOptions
 
 SIZE = 48 * 1024 * 1024

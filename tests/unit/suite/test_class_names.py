@@ -10,9 +10,13 @@ from tests.unit.suite.definitions import definitions
 _TWICE = {
     "Change": "the consumer's is a public name; the one of traces is what a search finds",
     "Changes": "the consumer's is a public name; the one of splits is what a lane writes",
+    "Command": "the Redis library's is a public name, as Redis calls it; the sandbox's is one to start a process",
     "Elasticsearch": "the sink is a public name; the sandbox's server is called as the program is",
     "Kafka": "the sink is a public name; the sandbox's server is called as the program is",
+    "Key": "the Redis library's is a public name, as Redis calls it; the sink's is a document's",
     "Split": "the transform is a public name, as others call it; the split of a source is what Spark calls its input",
+    "Stream": "the Redis library's is a public name, as Redis calls it; the sandbox's server is called as its command",
+    "Transaction": "public names both: the consumer's of a source's commit, the Redis library's of MULTI and EXEC",
 }
 """Names that two classes have, and why."""
 

@@ -17,7 +17,7 @@ PG_SNAPSHOT_OFFSET = Form("PostgreSQL snapshot offset", "kind seen within number
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PgSnapshot:
     """Transactions that had ended at one moment.
 
     Attributes:
@@ -31,7 +31,7 @@ class Snapshot:
     open: frozenset[int] = frozenset()
 
     @classmethod
-    def parse(cls, text: str) -> Snapshot:
+    def parse(cls, text: str) -> PgSnapshot:
         """Read PostgreSQL's text, e.g. "10:20:10,14,15".
 
         Raises:
@@ -47,7 +47,7 @@ class Snapshot:
         """Return whether a transaction had ended."""
         return transaction < self.xmax and transaction not in self.open
 
-    def reaches(self, other: Snapshot) -> bool:
+    def reaches(self, other: PgSnapshot) -> bool:
         """Return whether all that had ended for the other had ended here too."""
         end = other.end
         return self.end >= end and all(end <= each or each in other.open for each in self.open)
@@ -61,7 +61,7 @@ class Snapshot:
         return end
 
 
-NOTHING = Snapshot(1, 1)
+NOTHING = PgSnapshot(1, 1)
 """Sees no transaction."""
 
 
@@ -81,14 +81,14 @@ class PgSnapshotOffset:
     kind: str = field(default="pg_snapshot", init=False)
 
     @cached_property
-    def lower(self) -> Snapshot:
+    def lower(self) -> PgSnapshot:
         """The snapshot that was read to its end."""
-        return Snapshot.parse(self.seen)
+        return PgSnapshot.parse(self.seen)
 
     @cached_property
-    def upper(self) -> Snapshot:
+    def upper(self) -> PgSnapshot:
         """The snapshot that is being read, or the one that was."""
-        return Snapshot.parse(self.within or self.seen)
+        return PgSnapshot.parse(self.within or self.seen)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -9,8 +9,7 @@ import io
 from dataclasses import dataclass
 
 from databus.core.errors.redis import RdbCorruptError, RdbCutError, RdbUnknownError
-from databus.redis.byte_reader import ByteReader
-from databus.redis.crc64 import crc64
+from databus.redis.byte_reader import ByteReader, crc64
 from databus.redis.rdb.file import NEWEST_VERSION
 from databus.redis.rdb.objects import type_of
 from databus.redis.rdb.values import Value

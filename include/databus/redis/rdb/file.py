@@ -13,8 +13,7 @@ from typing import BinaryIO, Self
 
 from databus.core.errors.redis import RdbCorruptError, RdbError, RdbUnknownError
 from databus.redis.byte_reader import ByteReader
-from databus.redis.rdb.modules import read_module
-from databus.redis.rdb.objects import type_of
+from databus.redis.rdb.objects import read_module, type_of
 from databus.redis.rdb.primitives import corrupt, read_length, read_milliseconds, read_seconds, read_string
 from databus.redis.rdb.values import Key, ModuleValue
 
@@ -194,7 +193,7 @@ class RdbFile:
 
     @property
     def checked(self) -> bool:
-        """Whether the file had a checksum, and it was right; False before the end."""
+        """Checksum was there and right; False before the end."""
         return self._rdb.checked
 
     def __iter__(self) -> Iterator[Key]:

@@ -5,7 +5,8 @@ Source: Redis 7.0 `rdb.h` (RDB_TYPE_*), `rdb.c` (`rdbLoadObject`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -13,21 +14,50 @@ from math import isnan
 from databus.core.errors.redis import RdbUnknownError
 from databus.redis.byte_reader import ByteReader
 from databus.redis.rdb.blobs import BlobError, Item, intset, listpack, texts, ziplist, zipmap
-from databus.redis.rdb.modules import read_module
 from databus.redis.rdb.primitives import (
     corrupt,
     parse_double,
     read_double,
     read_double_text,
     read_length,
+    read_signed,
     read_string,
 )
 from databus.redis.rdb.streams import read_stream
-from databus.redis.rdb.values import Value
+from databus.redis.rdb.values import ModuleValue, Value
 
+_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_END, _SIGNED, _UNSIGNED, _FLOAT, _DOUBLE, _STRING = range(6)
 _PLAIN, _PACKED = 1, 2
 
 Unpack = Callable[[bytes], Sequence[Item]]
+
+
+def read_module(reader: ByteReader) -> ModuleValue:
+    """Return a module's value, or what it keeps beside the keys (auxiliary fields begin with when they are read).
+
+    Raises:
+        RdbCorruptError: a part is of no known form.
+    """
+    identity = read_length(reader)
+    name = "".join(_CHARACTERS[identity >> shift & 63] for shift in range(58, 4, -6))
+    return ModuleValue(name, identity & 1023, tuple(_parts(reader)))
+
+
+def _parts(reader: ByteReader) -> Iterator[int | float | bytes]:
+    while (mark := read_length(reader)) != _END:
+        if mark == _SIGNED:
+            yield read_signed(reader)
+        elif mark == _UNSIGNED:
+            yield read_length(reader)
+        elif mark == _FLOAT:
+            yield struct.unpack("<f", reader.take(4))[0]
+        elif mark == _DOUBLE:
+            yield read_double(reader)
+        elif mark == _STRING:
+            yield read_string(reader)
+        else:
+            raise corrupt(reader, f"a module's value has a part of unknown form {mark}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def _entries(items: list[Item], first: StreamId) -> Iterator[StreamEntry]:
     Raises:
         BlobError: its counts do not add up.
     """
-    walk = _Walk(items)
+    walk = _EntryWalk(items)
     left, deleted = walk.number(), walk.number()
     shared = walk.names(walk.number())
     walk.number()
@@ -77,7 +77,7 @@ def _entries(items: list[Item], first: StreamId) -> Iterator[StreamEntry]:
         raise BlobError(f"a stream's node of {seen[0]} entries and {seen[1]} deleted ones says {left} and {deleted}")
 
 
-class _Walk:
+class _EntryWalk:
     """Items of a listpack, one after the other."""
 
     def __init__(self, items: list[Item]):

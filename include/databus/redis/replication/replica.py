@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +29,9 @@ from pydantic import SecretStr
 
 from databus.core.connections import Connection
 from databus.core.errors.redis import RedisGapError, RedisStreamError
-from databus.redis.place import Place
+from databus.core.errors.source import SourceUnavailableError
 from databus.redis.rdb.file import RdbFile
-from databus.redis.replication.acknowledger import Acknowledger
-from databus.redis.replication.commands import CommandReader, Transaction
+from databus.redis.replication.commands import CommandReader, Place, Transaction
 from databus.redis.replication.link import Link
 from databus.redis.replication.snapshot import not_written, save_snapshot
 
@@ -185,3 +186,33 @@ def read_server(  # noqa: PLR0913 - by name
         conn_id="redis", conn_type="redis", host=host, port=port, login=user, password=secret, extra=extra or {}
     )
     return Replica(connection, place, folder)
+
+
+PERIOD_S = 1.0
+
+
+class Acknowledger:
+    """Thread that sends REPLCONF ACK each second until it is stopped or the connection ends."""
+
+    def __init__(self, link: Link, offset: Callable[[], int]):
+        """Begin; `offset` says up to where the stream was handled, and is called from the thread."""
+        self._link = link
+        self._offset = offset
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"acknowledge {link.name}", daemon=True)
+        self._thread.start()
+
+    def now(self) -> None:
+        """Send one at once; a connection that has ended is the reader's to tell."""
+        with suppress(SourceUnavailableError):
+            self._link.send("REPLCONF", "ACK", str(self._offset()))
+
+    def stop(self) -> None:
+        """End the thread, and wait until it has; its link is to be closed before."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self.now()
+        while not self._stop.wait(PERIOD_S):
+            self.now()

@@ -15,7 +15,7 @@ _NEVER_MS = 2.0**62
 
 
 @dataclass(frozen=True, eq=False)
-class Clock:
+class RowClock:
     """Clock.
 
     Attributes:
@@ -35,7 +35,7 @@ class Clock:
     per_ms: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, spec: Mock) -> Clock:
+    def of(cls, spec: Mock) -> RowClock:
         """Return the clock of a source; without a rate a transaction takes 1 ms."""
         per = spec.rows_per_transaction
         step_ms = 1000 * per / spec.rows_per_second if spec.rows_per_second else 1.0

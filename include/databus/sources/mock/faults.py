@@ -37,7 +37,7 @@ class SplitFault:
 
 
 @dataclass
-class Memory:
+class FaultMemory:
     """Memory of the faults that a flow has met; in the segment store, or of this object alone.
 
     Attributes:
@@ -49,7 +49,7 @@ class Memory:
     kept: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: FlowContext | None) -> Memory:
+    def of(cls, context: FlowContext | None) -> FaultMemory:
         """Return the memory of a flow."""
         if context is None:
             return cls()
@@ -115,7 +115,7 @@ class Faults:
         self._log, self._now = log, now
         self._flow = context.flow if context is not None else "FLOW"
         self._looks = context is not None and context.staged != ""
-        self._memory = Memory.of(context)
+        self._memory = FaultMemory.of(context)
         per = log.spec.rows_per_transaction
         self._places = [(fault, log.place_of(fault.at_row // per)) for fault in log.spec.faults]
         self._holes = [

@@ -15,7 +15,7 @@ from databus.binlog.decoding.table_batch import Transactions
 from databus.binlog.schema_history.definition import TableDefinition
 from databus.core.tables.schemas import MovedColumns, TableChange, TableSchema
 from databus.sources.mock.changes import Changes, FixedKeys, GrowingTable
-from databus.sources.mock.clock import Clock
+from databus.sources.mock.clock import RowClock
 from databus.sources.mock.declared import StatedChange, read_columns, read_statements
 from databus.sources.mock.draws import Draw
 from databus.sources.mock.rows import MockTable
@@ -59,7 +59,7 @@ class MockLog:
     """
 
     spec: Mock
-    clock: Clock
+    clock: RowClock
     statements: tuple[StatedChange, ...]
     tables: tuple[MockTable, ...]
     draw: Draw
@@ -104,7 +104,7 @@ class MockLog:
 
     def committed_before(self, when_ms: float) -> int:
         """Return the number of the last transaction that was committed before a time; 0 for none."""
-        return bisect_left(_Numbered(self), when_ms)
+        return bisect_left(_CommitTimes(self), when_ms)
 
     def transactions(self, first: int, last: int) -> Transactions:
         """Return transactions first … last, both inclusive, none or all of them statements."""
@@ -194,7 +194,7 @@ class MockLog:
         return tuple(TableChange(each.table, each.table, captured=True, columns=each.renamed) for each in told)
 
 
-class _Numbered:
+class _CommitTimes:
     """Commit times of all transactions that there will ever be, behind that of none; for `bisect`."""
 
     def __init__(self, log: MockLog):
@@ -232,7 +232,7 @@ def _log(stored: str) -> MockLog:
         mine = [(each, draw.before(place, _boundary(spec, each))) for each in statements if each.table == name]
         versions: tuple[TableVersion, ...] = table_versions(first, mine, spec.seed, spec.sizes)
         tables.append(MockTable(versions, changes, spec.null_ratio))
-    return MockLog(spec, Clock.of(spec), statements, tuple(tables), draw)
+    return MockLog(spec, RowClock.of(spec), statements, tuple(tables), draw)
 
 
 def _boundary(spec: Mock, statement: StatedChange) -> int:

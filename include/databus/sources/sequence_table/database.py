@@ -34,7 +34,7 @@ _GONE_WORDS = ("no such table", "does not exist")
 
 
 @dataclass(eq=False)
-class Database:
+class SqlDatabase:
     """Server of a connection. It pickles without what is open; a copy keeps nothing open between two sessions.
 
     Attributes:
@@ -52,7 +52,7 @@ class Database:
         return type(self), (self.connection, self.table, False)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Database) and (self.connection, self.table) == (other.connection, other.table)
+        return isinstance(other, SqlDatabase) and (self.connection, self.table) == (other.connection, other.table)
 
     __hash__ = None  # type: ignore[assignment]
 

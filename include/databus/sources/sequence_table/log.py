@@ -15,7 +15,7 @@ from databus.core.findings import Finding
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.sources.sequence_table.cleaning import Marks
 from databus.sources.sequence_table.columns import Columns, reflected, utc
-from databus.sources.sequence_table.database import Database
+from databus.sources.sequence_table.database import SqlDatabase
 from databus.sources.simple import RowChange, Table
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TableLog(ABC):
 
     text_type: Any = sa.Text()
 
-    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+    def __init__(self, spec: SequenceTable, database: SqlDatabase, reader: str):
         self.spec, self.database = spec, database
         schema, _, name = spec.table.partition(".")
         self.marks = Marks(schema, spec.table, reader)
@@ -198,7 +198,7 @@ def log_of(spec: SequenceTable, connection: Connection, reader: str) -> TableLog
     from databus.sources.sequence_table.numbered_log import AgedLog
     from databus.sources.sequence_table.postgres_log import PostgresLog
 
-    database = Database(connection, spec.table)
+    database = SqlDatabase(connection, spec.table)
     if spec.lag_window_s is not None:
         return AgedLog(spec, database, reader)
     if database.dialect == "postgresql":

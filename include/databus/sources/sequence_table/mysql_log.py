@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from databus.core.errors.source import OffsetInvalidError, SourceAccessError, SourceSettingError
 from databus.core.findings import Finding
 from databus.core.positions.offsets import Offset
-from databus.sources.sequence_table.database import Database
+from databus.sources.sequence_table.database import SqlDatabase
 from databus.sources.sequence_table.decided import DecidedNumbers
 from databus.sources.sequence_table.numbered_log import NumberedLog, _number
 
@@ -48,7 +48,7 @@ class MysqlLog(NumberedLog):
 
     text_type: Any = sa.CHAR()
 
-    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+    def __init__(self, spec: SequenceTable, database: SqlDatabase, reader: str):
         super().__init__(spec, database, reader)
         schema, _, name = spec.table.partition(".")
         self._of = {"schema": schema, "name": name}

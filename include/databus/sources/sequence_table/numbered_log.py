@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from databus.core.errors.source import LateNumberError, OffsetInvalidError, SourceUnavailableError
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset
 from databus.sources.sequence_table.columns import utc
-from databus.sources.sequence_table.database import Database
+from databus.sources.sequence_table.database import SqlDatabase
 from databus.sources.sequence_table.decided import AgedNumbers
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
 from databus.sources.simple import RowChange
@@ -29,7 +29,7 @@ _WATCHED_ROWS = 50_000
 class NumberedLog(TableLog):
     """See `TableLog`. Its offsets are numbers."""
 
-    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+    def __init__(self, spec: SequenceTable, database: SqlDatabase, reader: str):
         super().__init__(spec, database, reader)
         self._watched: deque[tuple[OffsetRange, int]] = deque()
 
@@ -144,7 +144,7 @@ class NumberedLog(TableLog):
 class AgedLog(NumberedLog):
     """See `NumberedLog`: a number is decided when it has been there for `lag_window`."""
 
-    def __init__(self, spec: SequenceTable, database: Database, reader: str):
+    def __init__(self, spec: SequenceTable, database: SqlDatabase, reader: str):
         super().__init__(spec, database, reader)
         self._aged = AgedNumbers(spec.lag_window_s or 0.0)
 

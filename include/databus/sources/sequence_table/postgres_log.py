@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from databus.core.errors.source import SourceDivergedError, SourceSettingError
 from databus.core.findings import Finding, Level
 from databus.core.positions.offsets import Offset
-from databus.core.positions.pg_snapshot import NOTHING, PgSnapshotOffset, Snapshot
+from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
 from databus.sources.sequence_table.columns import utc
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
-from databus.sources.sequence_table.windows import LAST, Window, snapshot_offset, windows
+from databus.sources.sequence_table.windows import LAST, SnapshotWindow, snapshot_offset, windows
 from databus.sources.simple import RowChange
 
 OLDEST = 13
@@ -116,7 +116,7 @@ class PostgresLog(TableLog):
                 for row in streamed.mappings():
                     yield self._change(row, window.offset(row["place_"]))
 
-    def _window(self, window: Window) -> Any:
+    def _window(self, window: SnapshotWindow) -> Any:
         """Return the query of a window's rows, each with the highest number of its transaction."""
         transaction: sa.ColumnClause[Any] = sa.column(self.spec.transaction)
         highest = sa.func.max(self.number).over(partition_by=transaction).label("place_")
@@ -132,12 +132,12 @@ class PostgresLog(TableLog):
         return query.where(rows.c.place_ <= window.until) if window.until < LAST else query
 
 
-def _seen(transaction: Any, snapshot: Snapshot) -> Any:
+def _seen(transaction: Any, snapshot: PgSnapshot) -> Any:
     ended = transaction < _id(snapshot.xmax)
     return ended & transaction.not_in([_id(each) for each in sorted(snapshot.open)]) if snapshot.open else ended
 
 
-def _not_seen(transaction: Any, snapshot: Snapshot) -> Any:
+def _not_seen(transaction: Any, snapshot: PgSnapshot) -> Any:
     later = transaction >= _id(snapshot.xmax)
     if not snapshot.open:
         return later

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from databus.core.errors.source import OffsetInvalidError, SourceDivergedError
 from databus.core.positions.offsets import Offset, Ordering
-from databus.core.positions.pg_snapshot import PgSnapshotOffset, Snapshot
+from databus.core.positions.pg_snapshot import PgSnapshot, PgSnapshotOffset
 
 LAST = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Window:
+class SnapshotWindow:
     """Transactions that `upper` sees and `lower` does not, with a highest number in (after, until].
 
     Attributes:
@@ -28,8 +28,8 @@ class Window:
         until: highest number of the last transaction to read.
     """
 
-    lower: Snapshot
-    upper: Snapshot
+    lower: PgSnapshot
+    upper: PgSnapshot
     after: int = 0
     until: int = LAST
 
@@ -51,7 +51,7 @@ class Window:
         return [row for row in placed if self.after < row[0] <= self.until]
 
 
-def windows(start: Offset, end: Offset) -> Iterator[Window]:
+def windows(start: Offset, end: Offset) -> Iterator[SnapshotWindow]:
     """Yield the windows of (start, end], in their order: one, or two where `start` lies inside of one.
 
     Raises:
@@ -60,16 +60,16 @@ def windows(start: Offset, end: Offset) -> Iterator[Window]:
     """
     first, last = snapshot_offset(start), snapshot_offset(end)
     if (first.seen, first.within) == (last.seen, last.within) and first.within:
-        yield Window(first.lower, first.upper, first.number, last.number)
+        yield SnapshotWindow(first.lower, first.upper, first.number, last.number)
         return
     if first.compare(last) not in (Ordering.BEFORE, Ordering.EQUAL):
         raise SourceDivergedError(f"{start} is not before {end}", hint="Both have to be of one server's history.")
     if first.within:
-        yield Window(first.lower, first.upper, first.number)
+        yield SnapshotWindow(first.lower, first.upper, first.number)
     if first.upper != last.lower:
-        yield Window(first.upper, last.lower)
+        yield SnapshotWindow(first.upper, last.lower)
     if last.within:
-        yield Window(last.lower, last.upper, 0, last.number)
+        yield SnapshotWindow(last.lower, last.upper, 0, last.number)
 
 
 def snapshot_offset(offset: Offset) -> PgSnapshotOffset:

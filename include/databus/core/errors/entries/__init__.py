@@ -32,9 +32,9 @@ class ErrorEntry:
 def all_entries() -> dict[str, ErrorEntry]:
     """Return code → its entry, of all codes, sorted."""
     # Loaded when somebody asks: no run needs them.
-    from databus.core.errors.entries import checkpoint, consumer, definition, environment, redis, sink, source, stream
+    from databus.core.errors.entries import checkpoint, consumer, definition, environment, sink, source, stream
 
-    modules = (source, sink, checkpoint, definition, environment, consumer, stream, redis)
+    modules = (source, sink, checkpoint, definition, environment, consumer, stream)
     found = {code: entry for module in modules for code, entry in module.ENTRIES.items()}
     return {code: found[code] for code in sorted(found)}
 

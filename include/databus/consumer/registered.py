@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from databus.consumer.json_text import parsed
@@ -79,7 +80,12 @@ def _columns(image: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if image is None:
         return None
     flags = image.get(_FLAGS) or {}
-    return {name: value for name, value in image.items() if name != _FLAGS and flags.get(name) != _ABSENT}
+    return {name: _number(value) for name, value in image.items() if name != _FLAGS and flags.get(name) != _ABSENT}
+
+
+def _number(value: Any) -> Any:
+    """Return a number with a fraction as the same change in JSON has it: the shortest decimal that is this float."""
+    return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 def _settings(registry: str) -> RegistrySettings:

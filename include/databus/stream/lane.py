@@ -211,7 +211,10 @@ class Lane:
         session = self._opened()
         now_ms = int(time.time() * 1000)
         new, repeats, wrong = _judged(session, taken, now_ms)
-        new = self._allowed(new)
+        while denied := self._denied_now(new):
+            # What follows or repeats a refused request was judged as if that were written.
+            taken = [one for one in taken if one not in denied]
+            new, repeats, wrong = _judged(session, taken, now_ms)
         offsets = {}
         if new:
             try:
@@ -249,16 +252,15 @@ class Lane:
             found = offsets.get((one.request.key, written.sequence), written.offsets)
             one.outcome.set_result(WriteAnswer(found, repeated=True))
 
-    def _allowed(self, new: Sequence[tuple[_Waiting, Delivery]]) -> list[tuple[_Waiting, Delivery]]:
-        """Return requests without those to topics that were refused just now; each refusal costs a session."""
-        now, left = time.monotonic(), []
+    def _denied_now(self, new: Sequence[tuple[_Waiting, Delivery]]) -> set[_Waiting]:
+        """Refuse requests to topics that were refused just now, and return them; each refusal costs a session."""
+        now, found = time.monotonic(), set()
         self._denied = {topic: denied for topic, denied in self._denied.items() if denied[0] > now}
-        for one, delivery in new:
+        for one, _ in new:
             if (denied := self._denied.get(one.request.topic)) is not None:
                 one.outcome.set_exception(copy(denied[1]))
-            else:
-                left.append((one, delivery))
-        return left
+                found.add(one)
+        return found
 
     def _refused(self, session: LaneSession, new: Sequence[tuple[_Waiting, Delivery]]) -> dict[_Waiting, DatabusError]:
         """Write requests; return those of which a record was refused for what it is, with the error.

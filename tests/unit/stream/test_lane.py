@@ -153,6 +153,14 @@ def test_a_topic_that_may_not_be_written_does_not_hold_others_up(send: Send) -> 
         again, fine = send(("c", 0, "closed"), ("c", number, "events"))
         assert isinstance(again.exception(30), SinkAccessError)
         assert fine.result(30).repeated is False
+    # A repeat and the next one of what is refused were not written either.
+    same = send(("d", 0, "closed"), ("d", 0, "closed"))
+    for one in same:
+        assert isinstance(one.exception(30), SinkAccessError)
+    first, repeated, beside = send(("d", 0, "closed"), ("d", 0, "closed"), ("e", 0, "events"))
+    for one in (first, repeated):
+        assert isinstance(one.exception(30), SinkAccessError)
+    assert beside.result(30).repeated is False
     # The one behind the refusal; a topic that was refused just now is not asked for again.
     assert FakeSession.opened == 3
 

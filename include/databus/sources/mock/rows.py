@@ -97,7 +97,7 @@ class MockTable:
     ) -> pa.Array:
         """Return a column: what images from before it hold is NULL, those from before its type is as it was then."""
         bits = mix(state_of, column.salt)
-        null = mix(bits, 1) < np.uint64(int(self.null_ratio * (2**64 - 1)))
+        null = mix(bits, 1) < np.uint64(min(int(self.null_ratio * 2**64), 2**64 - 1))
         since, kind = column.types[0]
         if since:
             null |= of_version < since

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -57,7 +59,7 @@ class RegisteredValues:
             return parsed
         if schema.kind != "AVRO":
             raise ValueError(f"schema {schema_id} is {schema.kind}: Avro and JSON Schema are read here")
-        return functools.partial(_avro, _reader(schema))
+        return functools.partial(_avro, _reader(schema), _singles(json.loads(schema.text)))
 
 
 def _reader(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, Any]]:
@@ -67,25 +69,56 @@ def _reader(schema: RegisteredSchema) -> Callable[[bytes], tuple[str, Any]]:
         raise ValueError(f"schema {schema.schema_id} is not understood ({type(error).__name__})") from None
 
 
-def _avro(read: Callable[[bytes], tuple[str, Any]], payload: bytes) -> Any:
+def _avro(read: Callable[[bytes], tuple[str, Any]], singles: frozenset[str], payload: bytes) -> Any:
     _, document = read(payload)
     if isinstance(document, dict) and "source" in document:
         for image in ("before", "after"):
-            document[image] = _columns(document.get(image))
+            document[image] = _columns(document.get(image), singles)
     return document
 
 
-def _columns(image: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _singles(schema: Any) -> frozenset[str]:
+    """Return the fields of a schema's records that are floats of four bytes."""
+    if isinstance(schema, list):
+        return frozenset[str]().union(*map(_singles, schema))
+    if not isinstance(schema, dict):
+        return frozenset()
+    fields = schema.get("fields", ())
+    found = {each["name"] for each in fields if "float" in _plain(each["type"])}
+    return found | _singles(schema.get("type")).union(*(_singles(each["type"]) for each in fields))
+
+
+def _plain(kind: Any) -> list[Any]:
+    return [
+        each.get("type") if isinstance(each, dict) else each for each in (kind if isinstance(kind, list) else [kind])
+    ]
+
+
+def _columns(image: Mapping[str, Any] | None, singles: frozenset[str]) -> Mapping[str, Any] | None:
     """Return an image without what says of its columns that they are absent."""
     if image is None:
         return None
     flags = image.get(_FLAGS) or {}
-    return {name: _number(value) for name, value in image.items() if name != _FLAGS and flags.get(name) != _ABSENT}
+    return {
+        name: _decimal(value, single=name in singles) if isinstance(value, float) else value
+        for name, value in image.items()
+        if name != _FLAGS and flags.get(name) != _ABSENT
+    }
 
 
-def _number(value: Any) -> Any:
-    """Return a number with a fraction as the same change in JSON has it: the shortest decimal that is this float."""
-    return Decimal(repr(value)) if isinstance(value, float) else value
+def _decimal(value: float, *, single: bool) -> Decimal:
+    """Return the shortest decimal that is this float, as the same change in JSON has it."""
+    if single:
+        texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+        return Decimal(next((text for text in texts if _as_single(text) == value), repr(value)))
+    return Decimal(repr(value))
+
+
+def _as_single(text: str) -> float | None:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", float(text)))[0])
+    except OverflowError:  # rounded up beyond the greatest float
+        return None
 
 
 def _settings(registry: str) -> RegistrySettings:

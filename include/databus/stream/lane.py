@@ -59,6 +59,12 @@ class _Waiting:
         return sum(record.size for record in self.request.records)
 
 
+_Judged = tuple[
+    list[tuple[_Waiting, Delivery]], list[tuple[_Waiting, WrittenRequest]], list[tuple[_Waiting, DatabusError]]
+]
+"""Requests that are new, that repeat a written one, and that a producer may not send."""
+
+
 class _SomeDeniedError(Exception):
     """A transaction was given up, and its requests are for several topics."""
 
@@ -210,11 +216,7 @@ class Lane:
         """
         session = self._opened()
         now_ms = int(time.time() * 1000)
-        new, repeats, wrong = _judged(session, taken, now_ms)
-        while denied := self._denied_now(new):
-            # What follows or repeats a refused request was judged as if that were written.
-            taken = [one for one in taken if one not in denied]
-            new, repeats, wrong = _judged(session, taken, now_ms)
+        taken, (new, repeats, wrong) = self._allowed(session, taken, now_ms)
         offsets = {}
         if new:
             try:
@@ -251,6 +253,15 @@ class Lane:
         for one, written in repeats:
             found = offsets.get((one.request.key, written.sequence), written.offsets)
             one.outcome.set_result(WriteAnswer(found, repeated=True))
+
+    def _allowed(self, session: LaneSession, taken: Sequence[_Waiting], now_ms: int) -> tuple[list[_Waiting], _Judged]:
+        """Return requests without those to topics that were refused just now, and what is to become of each."""
+        left, judged = list(taken), _judged(session, taken, now_ms)
+        while denied := self._denied_now(judged[0]):
+            # What follows or repeats a refused request was judged as if that were written.
+            left = [one for one in left if one not in denied]
+            judged = _judged(session, left, now_ms)
+        return left, judged
 
     def _denied_now(self, new: Sequence[tuple[_Waiting, Delivery]]) -> set[_Waiting]:
         """Refuse requests to topics that were refused just now, and return them; each refusal costs a session."""
@@ -292,9 +303,7 @@ class Lane:
         return failed
 
 
-def _judged(
-    session: LaneSession, taken: Sequence[_Waiting], now_ms: int
-) -> tuple[list[tuple[_Waiting, Delivery]], list[tuple[_Waiting, WrittenRequest]], list[tuple[_Waiting, DatabusError]]]:
+def _judged(session: LaneSession, taken: Sequence[_Waiting], now_ms: int) -> _Judged:
     """Return what is new, what repeats a request that is written, and what a producer may not send."""
     ahead: dict[Key, ProducerState] = {}
     new: list[tuple[_Waiting, Delivery]] = []

@@ -24,12 +24,12 @@ from tests.unit.formats.transformed_messages import made, registered_schemas
 
 COLUMNS = {
     "id": "int", "name": "varchar(20)", "total": "decimal(12,2)", "at": "datetime(3)", "day": "date", "raw": "blob",
-    "u64": "bigint unsigned", "note": "varchar(9)",
+    "u64": "bigint unsigned", "note": "varchar(9)", "weight": "double", "ratio": "float",
 }  # fmt: skip
 SCHEMA = table("shop.orders", COLUMNS)
 ROW = {
     "id": 1, "name": "é", "total": Decimal("10.50"), "at": datetime(2026, 5, 3, 10, 20, 30, 120000),  # noqa: DTZ001
-    "day": date(2026, 5, 3), "raw": b"\x00\xff", "u64": 2**64 - 1, "note": None,
+    "day": date(2026, 5, 3), "raw": b"\x00\xff", "u64": 2**64 - 1, "note": None, "weight": 12.1, "ratio": 0.1,
 }  # fmt: skip
 IMAGES = [(None, ROW), (ROW, {**ROW, "total": Decimal("-0.01")}), ({"id": 1}, {"id": 1, "name": "b"}), (ROW, None)]
 Read = Callable[..., RegisteredValues]
@@ -80,6 +80,7 @@ def test_changes_are_those_of_json(registry: Read, form: str) -> None:
     if form == "avro":
         assert found[0].row is not None
         assert found[0].row["raw"] == b"\x00\xff"
+        assert (found[0].row["weight"], found[0].row["ratio"]) == (Decimal("12.1"), Decimal("0.1"))
 
 
 def test_what_the_registry_does_not_explain_is_named(registry: Read) -> None:

@@ -387,7 +387,8 @@ def test_a_flow_brings_rows_to_kafka_once_and_its_ledger_adds_up(
         outbox.sql(outbox.insert("last"))
         cleaning = flow.model_copy(update={"source": outbox.spec(clean=True)})
         world.run(cleaning)
-        assert outbox.sql(f"SELECT COUNT(*) FROM {outbox.name}") == [(0,)]
+        left = 0 if outbox.engine == "postgres" else len(values)  # by number, a run deletes what it has read
+        assert outbox.sql(f"SELECT COUNT(*) FROM {outbox.name}") == [(left,)]
         assert len(consume(world.sandbox.address("kafka"), outbox.name)) == len(values) + 1
     finally:
         outbox.sql(f"DROP TABLE {outbox.schema}.databus_cleaned")

@@ -127,6 +127,11 @@ def test_a_row_that_came_behind_the_place_is_told(file: File, opened: Any) -> No
     with pytest.raises(LateNumberError, match="1 rows came into") as caught:
         opened.plan(second.range.end, EVERYTHING)
     assert "Rewind the flow to 0" in caught.value.hint
+    with pytest.raises(LateNumberError):  # as long as the run goes on
+        opened.plan(second.range.end, EVERYTHING)
+    again = opened.plan(SequenceOffset(0), Batching(max_rows=4, max_wait=timedelta(seconds=2)))
+    assert (again.range.end, again.rows) == (SequenceOffset(4), 4)
+    assert opened.plan(again.range.end, EVERYTHING).rows == 1
 
 
 def test_numbers_that_begin_again_are_refused(file: File, opened: Any) -> None:
@@ -232,6 +237,58 @@ class TestCleaning:
         assert file.sql("SELECT id FROM outbox") == [(3,), (4,), (5,), (6,)]
         assert [row["place"] for row in rows_of(source, source.reopen(second.range))] == [3, 4]
         assert source.earliest_offset() == SequenceOffset(2)
+        source.close()
+
+    def test_a_row_that_came_behind_the_place_is_kept_and_told(self, file: File) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        first = source.plan(SequenceOffset(0), EVERYTHING)
+        source.release(first)
+        assert file.sql("SELECT id FROM outbox") == []
+        file.insert(3, 5)
+        with pytest.raises(LateNumberError, match="1 rows came into") as caught:
+            source.plan(first.range.end, EVERYTHING)
+        assert "new numbers" in caught.value.hint
+        source.release(source.reopen(OffsetRange(SequenceOffset(4), SequenceOffset(5))))
+        assert file.sql("SELECT id FROM outbox") == [(3,)]
+        source.close()
+
+    def test_a_row_that_came_before_the_cleaning_is_kept_and_told(
+        self, file: File, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        first = source.plan(SequenceOffset(0), EVERYTHING)
+        file.insert(3)
+        source.release(first)
+        assert "are not cleaned" in caplog.text
+        assert file.sql("SELECT COUNT(*) FROM outbox") == [(4,)]
+        file.insert(5)
+        with pytest.raises(LateNumberError, match="1 rows came into"):
+            source.plan(first.range.end, EVERYTHING)
+        source.close()
+
+    def test_batches_that_were_planned_shorter_and_not_cleaned_are_cleaned_with_the_next_one(self, file: File) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        source.discard(source.plan(SequenceOffset(0), EVERYTHING))
+        first = source.plan(SequenceOffset(0), Batching(max_rows=2, max_wait=timedelta(seconds=2)))
+        source.release(source.plan(first.range.end, EVERYTHING))
+        assert file.sql("SELECT id FROM outbox") == []
+        file.insert(3, 6)
+        with pytest.raises(LateNumberError):
+            source.plan(SequenceOffset(4), EVERYTHING)
+        source.close()
+
+    def test_rows_of_which_nothing_is_known_stay(self, file: File) -> None:
+        file.sql(self.MARKS)
+        file.insert(1, 2, 3)
+        source = file.open(clean=True)
+        source.release(source.plan(SequenceOffset(2), EVERYTHING))
+        assert file.sql("SELECT id FROM outbox") == [(1,), (2,)]
         source.close()
 
     def test_a_range_that_was_cleaned_is_a_named_gap(self, file: File) -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from databus.core.errors.source import SourceDivergedError, SourceSettingError
 from databus.core.findings import Finding, Level
-from databus.core.positions.offsets import Offset
+from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
 from databus.sources.sequence_table.columns import utc
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
@@ -70,10 +70,13 @@ class PostgresLog(TableLog):
                 return utc(found["row_time_"])
         return None
 
-    def cleaned_to(self, place: Offset) -> tuple[Offset, Any]:
-        """Return the last whole window up to a place, and the condition for its rows."""
-        upto = PgSnapshotOffset(snapshot_offset(place).seen)
-        return upto, _seen(sa.column(self.spec.transaction), upto.lower)
+    def clean(self, planned: OffsetRange, rows: int) -> None:  # noqa: ARG002 - the snapshot says which
+        """Delete the rows of the last whole window up to a range's end, and of all before."""
+        upto = PgSnapshotOffset(snapshot_offset(planned.end).seen)
+        with self.database.session(writes=True) as session:
+            if self.marks.advance(session, upto):
+                seen = _seen(sa.column(self.spec.transaction), upto.lower)
+                session.execute(sa.delete(self.source).where(seen))
 
     def server_findings(self) -> Iterator[Finding]:
         """Yield what is wrong with version, role of the server, durability and sequence."""

@@ -60,7 +60,7 @@ class OpenSequenceTable(OpenSimpleSource):
         if not self._table.clean:
             return
         try:
-            self._table.log.clean(plan.range.end)
+            self._table.log.clean(plan.range, plan.rows)
         except DatabusError as error:
             logger.warning("rows of %s are not cleaned: %s", self._table.table, error)
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -339,6 +340,39 @@ class TestMysql:
         outbox.sql(outbox.insert("quick"))
         assert source.plan(SequenceOffset(0), IMPATIENT) is None
         outbox.sql(f"XA COMMIT {xid}")
+        assert [row["tag"] for row in rows_of(source, source.plan(SequenceOffset(0), EVERYTHING))] == ["xa", "quick"]
+        source.close()
+
+    @pytest.mark.parametrize("looks", ["each time", "before and after", "before and at the end"])
+    def test_a_prepared_transaction_that_changes_hands_between_looks_is_waited_for(
+        self, outbox: Outbox, looks: str
+    ) -> None:
+        source = outbox.open()
+        session = outbox.sql_engine.raw_connection()
+        cursor = session.cursor()
+        xid = f"'{outbox.name}'"
+        for statement in (f"XA START {xid}", outbox.insert("xa")):
+            cursor.execute(statement)
+        outbox.sql(outbox.insert("quick"))
+        assert source.plan(SequenceOffset(0), IMPATIENT) is None
+        for statement in (f"XA END {xid}", f"XA PREPARE {xid}"):
+            cursor.execute(statement)
+        if looks == "each time":
+            assert source.plan(SequenceOffset(0), IMPATIENT) is None
+        session.driver_connection.close()
+        if looks != "before and at the end":
+            for _ in range(3):
+                assert source.plan(SequenceOffset(0), IMPATIENT) is None
+        if looks == "each time":
+            outbox.open().plan(SequenceOffset(0), IMPATIENT)
+        with outbox.transaction() as locking:
+            locking.exec_driver_sql("FLUSH TABLES WITH READ LOCK")  # holds the XA COMMIT back
+            ending = threading.Thread(target=outbox.sql, args=(f"XA COMMIT {xid}",))
+            ending.start()
+            time.sleep(0.3)
+            assert source.plan(SequenceOffset(0), IMPATIENT) is None
+            locking.exec_driver_sql("UNLOCK TABLES")
+            ending.join()
         assert [row["tag"] for row in rows_of(source, source.plan(SequenceOffset(0), EVERYTHING))] == ["xa", "quick"]
         source.close()
 

@@ -204,6 +204,16 @@ def test_looks_at_writers_that_never_rest_stay_few() -> None:
     assert decided.look(501, ()) == 501
 
 
+def test_a_transaction_that_changes_hands_is_waited_for() -> None:
+    """A prepared one loses its session, and another session ends it: its lock gets a new name each time."""
+    decided = DecidedNumbers()
+    assert decided.look(6, {"n1"}) is None
+    assert decided.look(7, {"n2", "w"}, doubtful={"n2"}) is None
+    assert decided.look(8, {"n3", "v"}, doubtful={"n3"}) is None
+    assert decided.look(9, {"v"}) == 7
+    assert decided.look(9, ()) == 9
+
+
 class TestOffsets:
     def test_order(self) -> None:
         early, late = PgSnapshotOffset("10:12:10"), PgSnapshotOffset("13:15:13")

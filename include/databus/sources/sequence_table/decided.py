@@ -27,15 +27,16 @@ class DecidedNumbers:
         self.number: int | None = None
         self._looks: deque[tuple[int, frozenset[str]]] = deque()
 
-    def look(self, newest: int, writers: Iterable[str]) -> int | None:
+    def look(self, newest: int, writers: Iterable[str], doubtful: Iterable[str] = ()) -> int | None:
         """Note a look and return the highest decided number.
 
         Args:
             newest: highest number that was there before the writers were listed.
             writers: transactions that hold a lock to write, each by a name that no later one has.
+            doubtful: those of them that may be older than their name; every earlier look waits for them.
         """
-        alive = frozenset(writers)
-        self._looks = deque((number, left) for number, names in self._looks for left in [names & alive])
+        alive, older = frozenset(writers), frozenset(doubtful)
+        self._looks = deque((number, left) for number, names in self._looks for left in [(names & alive) | older])
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.pop()
         self._looks.append((newest, alive))

@@ -55,6 +55,11 @@ class OpenSequenceTable(OpenSimpleSource):
                 return None
             time.sleep(min(left, self._table.poll_interval_s))
 
+    def plan_up_to(self, wanted: OffsetRange, limit: Batching) -> SourcePlan:
+        """Return the first rows of a range whose end the flow has been at."""
+        self._table.log.require_there(wanted.end)
+        return self._describe(wanted, limit)
+
     def release(self, plan: SourcePlan) -> None:
         """Clean what was delivered, where the flow is to do it; a failure is logged, and the next one does it."""
         if not self._table.clean:

@@ -77,3 +77,18 @@ def test_a_sink_that_is_behind_comes_to_the_place_of_the_flow_and_no_further(
     assert place.compare(end) is Ordering.EQUAL
     assert got == numbers(source, OffsetRange(begin, end))
     assert len(got) > 2
+
+
+def test_a_window_whose_other_rows_are_gone_is_left(source: Any) -> None:
+    log = source._table.log
+    log.now = "15:15:"
+    first = source.plan(PgSnapshotOffset("2:2:"), TWO)
+    assert first.range.end.within == "15:15:"
+    log.rows = [(number, transaction) for number, transaction in log.rows if number <= 3]
+    assert source.plan(first.range.end, TWO) is None
+    log.rows += [(20, 16), (21, 17)]
+    log.now = "17:17:"
+    following = source.plan(first.range.end, TWO)
+    assert numbers(source, following.range) == [20]
+    log.now = "18:18:"
+    assert numbers(source, source.plan(following.range.end, TWO).range) == [21]

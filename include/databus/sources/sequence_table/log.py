@@ -79,6 +79,10 @@ class TableLog(ABC):
     def end_after(self, place: Offset) -> Offset | None:
         """Return how far the next range may go; None where nothing behind the place can be read yet."""
 
+    def end_behind_window(self, place: Offset) -> Offset | None:  # noqa: ARG002 - most have no windows
+        """Return how far a range may go where the window that the place lies in has no more rows; None outside one."""
+        return None
+
     @abstractmethod
     def require_there(self, place: Offset) -> None:
         """Refuse a place that is not of this log's past.

@@ -49,6 +49,13 @@ class PostgresLog(TableLog):
         self.require_there(place)
         return self.head()
 
+    def end_behind_window(self, place: Offset) -> Offset | None:
+        """Return the head for a place inside of a window, whose other rows were deleted."""
+        if not snapshot_offset(place).within:
+            return None
+        self.require_there(place)
+        return self.head()
+
     def require_there(self, place: Offset) -> None:
         """Refuse a place that the server has not come to: it is another one, or was restored."""
         wanted, now = snapshot_offset(place), self.head()

@@ -42,12 +42,13 @@ class OpenSequenceTable(OpenSimpleSource):
         log = self._table.log
         deadline: float | None = None
         while True:
-            end = log.end_after(after)
-            if end is not None and after.compare(end) is Ordering.BEFORE:
-                found = self._describe(OffsetRange(after, end), limit)
-                if found.rows:
-                    log.noted(found.range, found.rows)
-                    return found
+            for find_end in (log.end_after, log.end_behind_window):
+                end = find_end(after)
+                if end is not None and after.compare(end) is Ordering.BEFORE:
+                    found = self._describe(OffsetRange(after, end), limit)
+                    if found.rows:
+                        log.noted(found.range, found.rows)
+                        return found
             # The first look may take long: it connects, and asks for the table's columns.
             deadline = deadline or time.monotonic() + limit.max_seconds
             left = deadline - time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 
 from databus.core.positions.offsets import Ordering, offset_from_json
 from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
-from databus.sources.sequence_table.decided import AgedNumbers, DecidedNumbers
+from databus.sources.sequence_table.decided import DecidedNumbers
 from databus.sources.sequence_table.windows import SnapshotWindow, windows
 
 SEEDS = range(60)
@@ -187,12 +187,6 @@ def test_windows_miss_nothing_and_keep_the_order_of_each_key() -> None:
 def test_a_simpler_order_puts_older_changes_behind_newer_ones(rule: str) -> None:
     _, disordered = faults_of(rule)
     assert disordered > 0
-
-
-def test_numbers_age() -> None:
-    aged = AgedNumbers(10.0)
-    assert [aged.look(5, 0.0), aged.look(7, 4.0), aged.look(7, 9.9)] == [None, None, None]
-    assert [aged.look(9, 10.0), aged.look(9, 14.0), aged.look(9, 20.0)] == [5, 7, 9]
 
 
 def test_looks_at_writers_that_never_rest_stay_few() -> None:

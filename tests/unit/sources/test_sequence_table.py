@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,13 +25,14 @@ from databus.core.errors import (
 )
 from databus.core.findings import Level
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.sources.sequence_table import numbered_log
 from databus.testing.contract import SourceContract
 from databus.testing.contract.simple_sink import FixedConnections, context
 from databus.testing.contract.source import EVERYTHING, IMPATIENT, rows_of
 
 OUTBOX = """CREATE TABLE outbox (id INTEGER PRIMARY KEY, created_at TIMESTAMP NOT NULL, topic VARCHAR(20), payload TEXT,
     amount DECIMAL(12,2), day DATE, ready BOOLEAN, weight FLOAT)"""
-AT = "2026-11-27 12:00:00.250000"
+AT = "2024-11-27 12:00:00.250000"
 
 
 class File:
@@ -46,8 +48,8 @@ class File:
         connection.close()
         return found[-1]
 
-    def insert(self, *numbers: int) -> None:
-        values = ", ".join(f"({n}, '{AT}', 't', 'é{n}', 1.10, '2026-01-02', 1, 0.5)" for n in numbers)
+    def insert(self, *numbers: int, at: str = AT) -> None:
+        values = ", ".join(f"({n}, '{at}', 't', 'é{n}', 1.10, '2026-01-02', 1, 0.5)" for n in numbers)
         self.sql(f"INSERT INTO outbox VALUES {values}")
 
     def open(self, flow: str = "orders", **options: Any) -> Any:
@@ -92,11 +94,11 @@ def test_rows_are_inserts_with_the_types_of_the_table(file: File, opened: Any) -
     (row,) = rows_of(opened, plan)
     assert (row["op"], row["database"], row["table"], row["place"]) == ("c", "main", "outbox", 7)
     assert row["event_id"] == "file:sequence_table/file/main.outbox:7:0:0"
-    assert plan.watermark == datetime(2026, 11, 27, 12, 0, 0, 250000, tzinfo=UTC)
+    assert plan.watermark == datetime(2024, 11, 27, 12, 0, 0, 250000, tzinfo=UTC)
     (split,) = opened.splits(plan, 4)
     (text,) = split.read_text({})
     assert json.loads(text["after"][0].as_py()) == {
-        "id": 7, "created_at": "2026-11-27T12:00:00.250000", "topic": "t", "payload": "é7", "amount": 1.1,
+        "id": 7, "created_at": "2024-11-27T12:00:00.250000", "topic": "t", "payload": "é7", "amount": 1.1,
         "day": "2026-01-02", "ready": 1, "weight": 0.5,
     }  # fmt: skip
 
@@ -109,12 +111,27 @@ def test_columns_are_chosen(file: File) -> None:
     source.close()
 
 
-def test_a_row_waits_for_the_lag_window(file: File) -> None:
+def test_a_row_waits_for_twice_the_lag_window_however_short_a_run_is(file: File) -> None:
+    """Its time may be that of its transaction's beginning, and smaller numbers may be taken until that one's end."""
+    now = datetime.now(UTC)
+    for number, minutes in ((1, 130), (2, 125), (3, 100), (4, 30)):
+        file.insert(number, at=f"{now - timedelta(minutes=minutes):%Y-%m-%d %H:%M:%S.%f}")
     source = file.open(lag_window=timedelta(hours=1))
+    assert source.plan(SequenceOffset(0), IMPATIENT).range.end == SequenceOffset(2)
+    assert source.plan(SequenceOffset(2), IMPATIENT) is None
+    assert source.lag(SequenceOffset(2)).seconds > 0
+    assert not source.lag(SequenceOffset(2)).caught_up
+    source.close()
+
+
+def test_of_two_clocks_the_earlier_one_counts(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime(2024, 11, 27, 12, 0, 30, tzinfo=UTC)
+    monkeypatch.setattr(numbered_log, "datetime", SimpleNamespace(now=at.astimezone))
     file.insert(1)
+    source = file.open(lag_window=timedelta(seconds=15))
     assert source.plan(SequenceOffset(0), IMPATIENT) is None
-    assert source.lag(SequenceOffset(0)).seconds > 0
-    assert not source.lag(SequenceOffset(0)).caught_up
+    monkeypatch.setattr(numbered_log, "datetime", SimpleNamespace(now=(at + timedelta(seconds=1)).astimezone))
+    assert source.plan(SequenceOffset(0), IMPATIENT).rows == 1
     source.close()
 
 

@@ -51,28 +51,3 @@ class DecidedNumbers:
 
     def _reach(self, number: int) -> None:
         self.number = number if self.number is None else max(self.number, number)
-
-
-class AgedNumbers:
-    """Highest number that has been there for longer than any transaction takes, as a person has promised.
-
-    Args:
-        window_s: longest time from the taking of a number to its commit, in seconds.
-
-    Attributes:
-        number: highest decided number; None before the first one.
-    """
-
-    def __init__(self, window_s: float) -> None:
-        self.number: int | None = None
-        self._window_s = window_s
-        self._looks: deque[tuple[float, int]] = deque()
-
-    def look(self, newest: int, now_s: float) -> int | None:
-        """Note the highest number that is there at a moment of a monotonic clock and return the highest decided one."""
-        if not self._looks or newest > self._looks[-1][1]:
-            self._looks.append((now_s, newest))
-        while self._looks and now_s - self._looks[0][0] >= self._window_s:
-            number = self._looks.popleft()[1]
-            self.number = number if self.number is None else max(self.number, number)
-        return self.number

@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,7 +15,6 @@ from databus.core.errors.source import LateNumberError, OffsetInvalidError, Sour
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset
 from databus.sources.sequence_table.columns import utc
 from databus.sources.sequence_table.database import SqlDatabase
-from databus.sources.sequence_table.decided import AgedNumbers
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
 from databus.sources.simple import RowChange
 
@@ -45,7 +44,7 @@ class NumberedLog(TableLog):
 
     def head(self) -> SequenceOffset:
         """Return the highest number that is there now, once it is decided; blocks until then, for a minute at most."""
-        deadline = time.monotonic() + max(_WAIT_S, 2 * (self.spec.lag_window_s or 0))
+        deadline = time.monotonic() + max(_WAIT_S, 3 * (self.spec.lag_window_s or 0))
         wanted = self.reached()
         while (number := self.decided()) is None or number < wanted:
             if time.monotonic() > deadline:
@@ -167,15 +166,24 @@ class NumberedLog(TableLog):
 
 
 class AgedLog(NumberedLog):
-    """See `NumberedLog`: a number is decided when it has been there for `lag_window`."""
+    """See `NumberedLog`: a number is decided when its row, or one behind it, is older than two `lag_window`s.
 
-    def __init__(self, spec: SequenceTable, database: SqlDatabase, reader: str):
-        super().__init__(spec, database, reader)
-        self._aged = AgedNumbers(spec.lag_window_s or 0.0)
+    A row's time may be that of its transaction's beginning. Its number was taken at most one window later, and who took
+    a smaller one before that has ended another window later.
+    """
 
-    def decided(self) -> int | None:
-        """See `NumberedLog.decided`."""
-        return self._aged.look(self.reached(), time.monotonic())
+    def decided(self) -> int:
+        """See `NumberedLog.decided`. Younger rows are passed from the highest number down, until an older one."""
+        kind = self.columns.types.get(self.spec.time)
+        # Where the server's clock has no zone it may be a local one.
+        now = min(datetime.now(UTC), utc(self._one(sa.select(sa.func.current_timestamp()))))
+        until = now - timedelta(seconds=2 * (self.spec.lag_window_s or 0.0))
+        old = sa.column(self.spec.time, kind) <= (
+            until if getattr(kind, "timezone", False) else until.replace(tzinfo=None)
+        )
+        newest = sa.select(self.number).select_from(self.source).where(old).order_by(self.number.desc()).limit(1)
+        found, mark = self._one(newest) or 0, self._mark()
+        return int(found) if mark is None else max(int(found), _number(mark))
 
 
 def _number(offset: Offset) -> int:

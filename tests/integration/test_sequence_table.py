@@ -318,6 +318,25 @@ class TestMysql:
     def outbox(self, make: Made) -> Outbox:
         return make("mysql")
 
+    def test_types_of_the_table(self, outbox: Outbox) -> None:
+        outbox.sql(
+            f"ALTER TABLE {outbox.name} ADD f double, ADD r float, ADD s SET('red', 'green', 'blue'), "
+            "ADD e ENUM('small', 'large'), ADD m decimal(12,2), ADD j json, ADD b boolean, ADD w time",
+            f"INSERT INTO {outbox.name} (f, r, s, e, m, j, b, w) "
+            "VALUES (0.1, 0.5, 'blue,red', 'large', 1.10, '[1]', 1, '12:00:01')",
+        )
+        with outbox.transaction() as loose:
+            loose.exec_driver_sql("SET SESSION sql_mode = ''")
+            loose.exec_driver_sql(f"INSERT INTO {outbox.name} (e) VALUES ('huge')")
+            loose.commit()
+        source = outbox.open(columns=("f", "r", "s", "e", "m", "j", "b", "w"))
+        first, second = rows_of(source, source.plan(source.earliest_offset(), EVERYTHING))
+        assert first == {
+            "f": 0.1, "r": 0.5, "s": "red,blue", "e": "large", "m": 1.1, "j": "[1]", "b": 1, "w": "12:00:01",
+        }  # fmt: skip
+        assert second["e"] == ""
+        source.close()
+
     def test_a_writer_without_a_row_yet_is_waited_for(self, outbox: Outbox) -> None:
         """It may have taken a number; no lock of a row shows it."""
         source = outbox.open()

@@ -279,6 +279,17 @@ class TestPostgres:
         outbox.sql(finding.hint)
         assert [each.level for each in outbox.findings()] == [Level.OK]
 
+    def test_a_table_with_capitals_is_read_and_its_sequence_found(self, outbox: Outbox) -> None:
+        outbox.sql(outbox.insert(), f'ALTER TABLE {outbox.name} RENAME TO "Outbox 1"')
+        try:
+            source = outbox.open(table="public.Outbox 1")
+            assert [finding.level for finding in source.preflight(None)] == [Level.OK]
+            assert source.plan(source.earliest_offset(), EVERYTHING).rows == 1
+            outbox.sql('ALTER TABLE "Outbox 1" ALTER id SET CACHE 5')
+            assert [finding.level for finding in source.preflight(None)] == [Level.WARN]
+        finally:
+            outbox.sql(f'ALTER TABLE "Outbox 1" RENAME TO {outbox.name}')
+
     def test_an_account_without_rights_is_told_which(self, outbox: Outbox) -> None:
         outbox.sql("DROP ROLE IF EXISTS looker", "CREATE ROLE looker LOGIN PASSWORD 'looker'")
         looker = Connection(**{**dict(outbox.connection), "login": "looker", "password": "looker"})

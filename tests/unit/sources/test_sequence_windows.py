@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from databus import SequenceTable
 from databus.core.batching import Batching
 from databus.core.connections import Connection
+from databus.core.errors import SourceSettingError
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.positions.pg_snapshot import PgSnapshotOffset
 from databus.runtime.beside.bounded_source import between
@@ -55,6 +57,18 @@ def source() -> Any:
     log.rows = [(number, number) for number in range(2, 15)]
     opened._table._log = log
     return opened
+
+
+def test_a_server_that_became_a_standby_is_refused() -> None:
+    session = MagicMock()
+    database: Any = MagicMock()
+    database.session.return_value.__enter__.return_value = session
+    log = PostgresLog(SequenceTable(conn_id="pg", table="public.outbox"), database, "reader")
+    session.execute.return_value.one.return_value = ("7:7:", False)
+    assert log.head() == PgSnapshotOffset("7:7:")
+    session.execute.return_value.one.return_value = ("7:7:", True)
+    with pytest.raises(SourceSettingError, match="is a standby"):
+        log.head()
 
 
 def numbers(source: Any, planned: OffsetRange) -> list[int]:

@@ -20,7 +20,7 @@ from databus.sources.simple import RowChange
 OLDEST = 13
 """First version with `xid8` and `pg_current_snapshot()`."""
 
-_SNAPSHOT = sa.text("SELECT CAST(pg_current_snapshot() AS text)")
+_SNAPSHOT = sa.text("SELECT CAST(pg_current_snapshot() AS text), pg_is_in_recovery()")
 _SERVER = sa.text(
     "SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(), "
     "current_setting('synchronous_commit')"
@@ -34,8 +34,16 @@ class PostgresLog(TableLog):
     """See `TableLog`. Its offsets are snapshots: nothing waits for a transaction that is open."""
 
     def head(self) -> PgSnapshotOffset:
-        """Return the snapshot of now."""
-        return PgSnapshotOffset(self._one(_SNAPSHOT))
+        """Return the snapshot of now.
+
+        Raises:
+            SourceSettingError: the server is a standby, also one that it became since.
+        """
+        with self.database.session() as session:
+            snapshot, standby = session.execute(_SNAPSHOT).one()
+        if standby:
+            raise self._standby()
+        return PgSnapshotOffset(snapshot)
 
     def earliest(self) -> Offset:
         """Return the place before all rows that were not cleaned."""
@@ -69,7 +77,7 @@ class PostgresLog(TableLog):
 
     def first_behind(self, place: Offset) -> datetime | None:
         """Return the time of the first row behind a place."""
-        for window in windows(place, PgSnapshotOffset(self._one(_SNAPSHOT))):
+        for window in windows(place, self.head()):
             first = self._window(window).order_by("place_", "row_number_").limit(1)
             with self.database.session() as session:
                 found = session.execute(first).mappings().first()
@@ -90,7 +98,8 @@ class PostgresLog(TableLog):
         subject = self.spec.label()
         with self.database.session() as session:
             version, standby, durable = session.execute(_SERVER).one()
-            cached = session.execute(_CACHED, {"table": self.spec.table, "number": self.spec.number}).scalar()
+            table = ".".join('"' + part.replace('"', '""') + '"' for part in self.spec.table.split("."))
+            cached = session.execute(_CACHED, {"table": table, "number": self.spec.number}).scalar()
         if version < OLDEST:
             error = SourceSettingError(
                 f"{self.spec.conn_id}: PostgreSQL {version} has no pg_current_snapshot()",
@@ -98,11 +107,7 @@ class PostgresLog(TableLog):
             )
             yield Finding.of(subject, error)
         if standby:
-            error = SourceSettingError(
-                f"{self.spec.conn_id} is a standby: it does not know which transactions are open",
-                hint="Point the connection at the primary.",
-            )
-            yield Finding.of(subject, error)
+            yield Finding.of(subject, self._standby())
         if durable == "off":
             yield Finding(
                 f"{subject}: synchronous_commit", Level.WARN,
@@ -115,6 +120,12 @@ class PostgresLog(TableLog):
                 f"its sequence hands out {cached} numbers at once to a session: changes of a row may come out of order",
                 "ALTER SEQUENCE … CACHE 1", SourceSettingError.code,
             )  # fmt: skip
+
+    def _standby(self) -> SourceSettingError:
+        return SourceSettingError(
+            f"{self.spec.conn_id} is a standby: it does not know which transactions are open",
+            hint="Point the connection at the primary.",
+        )
 
     def _rows(self, start: Offset, end: Offset) -> Iterator[RowChange]:
         for window in windows(start, end):

@@ -92,7 +92,7 @@ class MysqlLog(NumberedLog):
                 f"{self.spec.conn_id}: {self.spec.table} gives {following} as its next {self.spec.number}, the flow "
                 f"has read up to {number}",
                 hint=f"Numbers begin again (TRUNCATE, a restored copy), or it is another table: ALTER TABLE "
-                f"{self.spec.table} AUTO_INCREMENT = {number + 1}, or reset the flow's checkpoint.",
+                f"{self.spec.table} AUTO_INCREMENT = {number + 1}, or begin anew by a flow of another name.",
             )
 
     def server_findings(self) -> Iterator[Finding]:

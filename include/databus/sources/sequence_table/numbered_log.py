@@ -75,7 +75,7 @@ class NumberedLog(TableLog):
             raise OffsetInvalidError(
                 f"{self.spec.conn_id}: {self.spec.table} has come to {there}, the flow has read up to {number}",
                 hint="Numbers begin again (TRUNCATE, a restored copy), rows were deleted by hand, or it is another "
-                "table: reset the flow's checkpoint, or let later numbers begin behind that one.",
+                "table: begin anew by a flow of another name, or let later numbers begin behind that one.",
             )
 
     def first_behind(self, place: Offset) -> datetime | None:

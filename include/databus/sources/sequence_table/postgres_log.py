@@ -72,7 +72,7 @@ class PostgresLog(TableLog):
                 f"{self.spec.conn_id}: the flow has read transactions ({wanted}) that this server does not have "
                 f"({now})",
                 hint="It is another server, or one that was restored from a copy. Point the connection at the right "
-                "one, or reset the flow's checkpoint; rows of the copy may come again.",
+                "one, or begin anew by a flow of another name, from its `start`; rows of the copy may come again.",
             )
 
     def first_behind(self, place: Offset) -> datetime | None:

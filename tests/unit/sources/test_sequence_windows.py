@@ -83,7 +83,8 @@ def test_a_sink_that_is_behind_comes_to_the_place_of_the_flow_and_no_further(
 ) -> None:
     source._table.log.now = "15:15:"
     begin = PgSnapshotOffset("2:2:")
-    place, got = begin, []
+    place: Offset = begin
+    got: list[int] = []
     while (plan := between(source, OffsetRange(begin, end), source.reopen).plan(place, TWO)) is not None:
         assert 0 < plan.rows <= 2
         got += numbers(source, plan.range)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _READS = ("SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY")
 _WRITERS = sa.text(
-    "SELECT CONCAT_WS(':', l.owner_thread_id, l.owner_event_id, l.object_instance_begin), t.thread_id IS NULL OR "
+    "SELECT CONCAT_WS(':', l.owner_thread_id, l.owner_event_id, l.object_instance_begin), "
+    "t.thread_id IS NULL OR t.type = 'BACKGROUND' OR "
     "COALESCE(t.processlist_info, '') REGEXP '(^|[^a-zA-Z0-9_])([xX][aA]|[eE][xX][eE][cC][uU][tT][eE]|[cC][aA][lL]{2})"
     "([^a-zA-Z0-9_]|$)' FROM performance_schema.metadata_locks l LEFT JOIN performance_schema.threads t "
     "ON t.thread_id = l.owner_thread_id "
@@ -32,7 +33,7 @@ _WRITERS = sa.text(
     "AND l.lock_type NOT IN :reads"
 ).bindparams(sa.bindparam("reads", _READS, expanding=True))
 """Who holds a lock to write, and whether it may be a prepared transaction that has changed hands: one whose session has
-ended, or that another session ends by XA COMMIT. Its lock is a copy, with a name of its own."""
+ended, that was recovered at a restart, or that another session ends by XA COMMIT. Its lock is a copy, with a name of its own."""
 
 _COPIED_S = 0.01
 """A lock that is copied while the locks are listed may be missed; the next list, so much later, has it."""

@@ -26,14 +26,17 @@ _READS = ("SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY")
 _WRITERS = sa.text(
     "SELECT CONCAT_WS(':', l.owner_thread_id, l.owner_event_id, l.object_instance_begin), "
     "t.thread_id IS NULL OR t.type = 'BACKGROUND' OR "
-    "COALESCE(t.processlist_info, '') REGEXP '(^|[^a-zA-Z0-9_])([xX][aA]|[eE][xX][eE][cC][uU][tT][eE]|[cC][aA][lL]{2})"
-    "([^a-zA-Z0-9_]|$)' FROM performance_schema.metadata_locks l LEFT JOIN performance_schema.threads t "
-    "ON t.thread_id = l.owner_thread_id "
+    "(COALESCE(t.processlist_info, '') REGEXP '(^|[^a-zA-Z0-9_])[xX][aA]([^a-zA-Z0-9_]|$)' "
+    "AND COALESCE(l.owner_event_id >= (SELECT MAX(s.event_id) FROM performance_schema.events_statements_current s "
+    "WHERE s.thread_id = l.owner_thread_id), TRUE)) "
+    "FROM performance_schema.metadata_locks l "
+    "LEFT JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id "
     "WHERE l.object_type = 'TABLE' AND l.object_schema = :schema AND l.object_name = :name "
     "AND l.lock_type NOT IN :reads"
 ).bindparams(sa.bindparam("reads", _READS, expanding=True))
 """Who holds a lock to write, and whether it may be a prepared transaction that has changed hands: one whose session has
-ended, that was recovered at a restart, or that another session ends by XA COMMIT. Its lock is a copy, with a name of its own."""
+ended, that was recovered at a restart, or that another session ends by XA COMMIT, in which statement the lock was taken
+then. Its lock is a copy, with a name of its own."""
 
 _COPIED_S = 0.01
 """A lock that is copied while the locks are listed may be missed; the next list, so much later, has it."""

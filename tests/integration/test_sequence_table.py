@@ -415,7 +415,7 @@ class TestMysql:
             assert source.plan(SequenceOffset(0), IMPATIENT) is None
             slow.commit()
         with outbox.transaction() as younger, outbox.transaction() as locking:
-            younger = younger.execution_options(isolation_level="AUTOCOMMIT")
+            younger.execution_options(isolation_level="AUTOCOMMIT")
             for statement in (f"XA START {xid}", outbox.insert("xa"), f"XA END {xid}", f"XA PREPARE {xid}"):
                 younger.exec_driver_sql(statement)
             locking.exec_driver_sql("FLUSH TABLES WITH READ LOCK")

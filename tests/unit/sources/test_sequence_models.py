@@ -11,7 +11,7 @@ import pytest
 
 from databus.core.positions.offsets import Ordering, offset_from_json
 from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
-from databus.sources.sequence_table.decided import AgedNumbers, DecidedNumbers
+from databus.sources.sequence_table.decided import DecidedNumbers
 from databus.sources.sequence_table.windows import SnapshotWindow, windows
 
 SEEDS = range(60)
@@ -189,12 +189,6 @@ def test_a_simpler_order_puts_older_changes_behind_newer_ones(rule: str) -> None
     assert disordered > 0
 
 
-def test_numbers_age() -> None:
-    aged = AgedNumbers(10.0)
-    assert [aged.look(5, 0.0), aged.look(7, 4.0), aged.look(7, 9.9)] == [None, None, None]
-    assert [aged.look(9, 10.0), aged.look(9, 14.0), aged.look(9, 20.0)] == [5, 7, 9]
-
-
 def test_looks_at_writers_that_never_rest_stay_few() -> None:
     decided = DecidedNumbers()
     for number in range(1, 500):
@@ -202,6 +196,16 @@ def test_looks_at_writers_that_never_rest_stay_few() -> None:
     assert decided.waits_for == {"slow"}
     assert decided.look(500, {"w499"}) == 99
     assert decided.look(501, ()) == 501
+
+
+def test_a_transaction_that_changes_hands_is_waited_for() -> None:
+    """A prepared one loses its session, and another session ends it: its lock gets a new name each time."""
+    decided = DecidedNumbers()
+    assert decided.look(6, {"n1"}) is None
+    assert decided.look(7, {"n2", "w"}, doubtful={"n2"}) is None
+    assert decided.look(8, {"n3", "v"}, doubtful={"n3"}) is None
+    assert decided.look(9, {"v"}) == 7
+    assert decided.look(9, ()) == 9
 
 
 class TestOffsets:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,13 +25,14 @@ from databus.core.errors import (
 )
 from databus.core.findings import Level
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.sources.sequence_table import numbered_log
 from databus.testing.contract import SourceContract
 from databus.testing.contract.simple_sink import FixedConnections, context
 from databus.testing.contract.source import EVERYTHING, IMPATIENT, rows_of
 
 OUTBOX = """CREATE TABLE outbox (id INTEGER PRIMARY KEY, created_at TIMESTAMP NOT NULL, topic VARCHAR(20), payload TEXT,
     amount DECIMAL(12,2), day DATE, ready BOOLEAN, weight FLOAT)"""
-AT = "2026-11-27 12:00:00.250000"
+AT = "2024-11-27 12:00:00.250000"
 
 
 class File:
@@ -46,8 +48,8 @@ class File:
         connection.close()
         return found[-1]
 
-    def insert(self, *numbers: int) -> None:
-        values = ", ".join(f"({n}, '{AT}', 't', 'é{n}', 1.10, '2026-01-02', 1, 0.5)" for n in numbers)
+    def insert(self, *numbers: int, at: str = AT) -> None:
+        values = ", ".join(f"({n}, '{at}', 't', 'é{n}', 1.10, '2026-01-02', 1, 0.5)" for n in numbers)
         self.sql(f"INSERT INTO outbox VALUES {values}")
 
     def open(self, flow: str = "orders", **options: Any) -> Any:
@@ -92,11 +94,11 @@ def test_rows_are_inserts_with_the_types_of_the_table(file: File, opened: Any) -
     (row,) = rows_of(opened, plan)
     assert (row["op"], row["database"], row["table"], row["place"]) == ("c", "main", "outbox", 7)
     assert row["event_id"] == "file:sequence_table/file/main.outbox:7:0:0"
-    assert plan.watermark == datetime(2026, 11, 27, 12, 0, 0, 250000, tzinfo=UTC)
+    assert plan.watermark == datetime(2024, 11, 27, 12, 0, 0, 250000, tzinfo=UTC)
     (split,) = opened.splits(plan, 4)
     (text,) = split.read_text({})
     assert json.loads(text["after"][0].as_py()) == {
-        "id": 7, "created_at": "2026-11-27T12:00:00.250000", "topic": "t", "payload": "é7", "amount": 1.1,
+        "id": 7, "created_at": "2024-11-27T12:00:00.250000", "topic": "t", "payload": "é7", "amount": 1.1,
         "day": "2026-01-02", "ready": 1, "weight": 0.5,
     }  # fmt: skip
 
@@ -109,12 +111,27 @@ def test_columns_are_chosen(file: File) -> None:
     source.close()
 
 
-def test_a_row_waits_for_the_lag_window(file: File) -> None:
+def test_a_row_waits_for_twice_the_lag_window_however_short_a_run_is(file: File) -> None:
+    """Its time may be that of its transaction's beginning, and smaller numbers may be taken until that one's end."""
+    now = datetime.now(UTC)
+    for number, minutes in ((1, 130), (2, 125), (3, 100), (4, 30)):
+        file.insert(number, at=f"{now - timedelta(minutes=minutes):%Y-%m-%d %H:%M:%S.%f}")
     source = file.open(lag_window=timedelta(hours=1))
+    assert source.plan(SequenceOffset(0), IMPATIENT).range.end == SequenceOffset(2)
+    assert source.plan(SequenceOffset(2), IMPATIENT) is None
+    assert source.lag(SequenceOffset(2)).seconds > 0
+    assert not source.lag(SequenceOffset(2)).caught_up
+    source.close()
+
+
+def test_of_two_clocks_the_earlier_one_counts(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime(2024, 11, 27, 12, 0, 30, tzinfo=UTC)
+    monkeypatch.setattr(numbered_log, "datetime", SimpleNamespace(now=at.astimezone))
     file.insert(1)
+    source = file.open(lag_window=timedelta(seconds=15))
     assert source.plan(SequenceOffset(0), IMPATIENT) is None
-    assert source.lag(SequenceOffset(0)).seconds > 0
-    assert not source.lag(SequenceOffset(0)).caught_up
+    monkeypatch.setattr(numbered_log, "datetime", SimpleNamespace(now=(at + timedelta(seconds=1)).astimezone))
+    assert source.plan(SequenceOffset(0), IMPATIENT).rows == 1
     source.close()
 
 
@@ -127,6 +144,11 @@ def test_a_row_that_came_behind_the_place_is_told(file: File, opened: Any) -> No
     with pytest.raises(LateNumberError, match="1 rows came into") as caught:
         opened.plan(second.range.end, EVERYTHING)
     assert "Rewind the flow to 0" in caught.value.hint
+    with pytest.raises(LateNumberError):  # as long as the run goes on
+        opened.plan(second.range.end, EVERYTHING)
+    again = opened.plan(SequenceOffset(0), Batching(max_rows=4, max_wait=timedelta(seconds=2)))
+    assert (again.range.end, again.rows) == (SequenceOffset(4), 4)
+    assert opened.plan(again.range.end, EVERYTHING).rows == 1
 
 
 def test_numbers_that_begin_again_are_refused(file: File, opened: Any) -> None:
@@ -232,6 +254,58 @@ class TestCleaning:
         assert file.sql("SELECT id FROM outbox") == [(3,), (4,), (5,), (6,)]
         assert [row["place"] for row in rows_of(source, source.reopen(second.range))] == [3, 4]
         assert source.earliest_offset() == SequenceOffset(2)
+        source.close()
+
+    def test_a_row_that_came_behind_the_place_is_kept_and_told(self, file: File) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        first = source.plan(SequenceOffset(0), EVERYTHING)
+        source.release(first)
+        assert file.sql("SELECT id FROM outbox") == []
+        file.insert(3, 5)
+        with pytest.raises(LateNumberError, match="1 rows came into") as caught:
+            source.plan(first.range.end, EVERYTHING)
+        assert "new numbers" in caught.value.hint
+        source.release(source.reopen(OffsetRange(SequenceOffset(4), SequenceOffset(5))))
+        assert file.sql("SELECT id FROM outbox") == [(3,)]
+        source.close()
+
+    def test_a_row_that_came_before_the_cleaning_is_kept_and_told(
+        self, file: File, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        first = source.plan(SequenceOffset(0), EVERYTHING)
+        file.insert(3)
+        source.release(first)
+        assert "are not cleaned" in caplog.text
+        assert file.sql("SELECT COUNT(*) FROM outbox") == [(4,)]
+        file.insert(5)
+        with pytest.raises(LateNumberError, match="1 rows came into"):
+            source.plan(first.range.end, EVERYTHING)
+        source.close()
+
+    def test_batches_that_were_planned_shorter_and_not_cleaned_are_cleaned_with_the_next_one(self, file: File) -> None:
+        file.sql(self.MARKS)
+        source = file.open(clean=True)
+        file.insert(1, 2, 4)
+        source.discard(source.plan(SequenceOffset(0), EVERYTHING))
+        first = source.plan(SequenceOffset(0), Batching(max_rows=2, max_wait=timedelta(seconds=2)))
+        source.release(source.plan(first.range.end, EVERYTHING))
+        assert file.sql("SELECT id FROM outbox") == []
+        file.insert(3, 6)
+        with pytest.raises(LateNumberError):
+            source.plan(SequenceOffset(4), EVERYTHING)
+        source.close()
+
+    def test_rows_of_which_nothing_is_known_stay(self, file: File) -> None:
+        file.sql(self.MARKS)
+        file.insert(1, 2, 3)
+        source = file.open(clean=True)
+        source.release(source.plan(SequenceOffset(2), EVERYTHING))
+        assert file.sql("SELECT id FROM outbox") == [(1,), (2,)]
         source.close()
 
     def test_a_range_that_was_cleaned_is_a_named_gap(self, file: File) -> None:

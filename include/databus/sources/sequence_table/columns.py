@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.mysql import SET
 
 from databus.core.errors.source import SequenceTableError
 from databus.sources.simple import Table
@@ -82,6 +83,7 @@ def reflected(session: sa.Connection, spec: SequenceTable) -> tuple[Columns, lis
                 as_text.add(each)
     key = key if key and set(key) <= kinds.keys() else (spec.number,) if spec.number in kinds else ()
     types = {each: column["type"] for each, column in found.items() if each not in as_text}
+    types |= {each: sa.Float() for each, kind in types.items() if isinstance(kind, sa.Float)}  # never as Decimal
     return Columns(Table(spec.table, kinds, key), frozenset(as_text), types), lacking
 
 
@@ -154,7 +156,9 @@ def _kind(spec: SequenceTable, column: Mapping[str, Any], dialect: str) -> tuple
         return "datetime(6)", False
     if isinstance(of, sa.Date):
         return "date", False
-    if isinstance(of, (sa.String, sa.Enum)) and not isinstance(of, sa.LargeBinary):
+    if isinstance(of, (sa.Enum, SET)):  # the driver's SET has no order, and an ENUM may have a value that is not listed
+        return "varchar", True
+    if isinstance(of, sa.String) and not isinstance(of, sa.LargeBinary):
         return "varchar", dialect == "postgresql"
     binary = isinstance(of, (sa.LargeBinary, sa.types._Binary))  # noqa: SLF001 - the base of BINARY and BLOB
     if not binary and (dialect == "postgresql" or isinstance(of, (sa.JSON, sa.Time, sa.Uuid))):

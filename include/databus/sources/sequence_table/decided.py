@@ -27,15 +27,16 @@ class DecidedNumbers:
         self.number: int | None = None
         self._looks: deque[tuple[int, frozenset[str]]] = deque()
 
-    def look(self, newest: int, writers: Iterable[str]) -> int | None:
+    def look(self, newest: int, writers: Iterable[str], doubtful: Iterable[str] = ()) -> int | None:
         """Note a look and return the highest decided number.
 
         Args:
             newest: highest number that was there before the writers were listed.
             writers: transactions that hold a lock to write, each by a name that no later one has.
+            doubtful: those of them that may be older than their name; every earlier look waits for them.
         """
-        alive = frozenset(writers)
-        self._looks = deque((number, left) for number, names in self._looks for left in [names & alive])
+        alive, older = frozenset(writers), frozenset(doubtful)
+        self._looks = deque((number, left) for number, names in self._looks for left in [(names & alive) | older])
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.pop()
         self._looks.append((newest, alive))
@@ -50,28 +51,3 @@ class DecidedNumbers:
 
     def _reach(self, number: int) -> None:
         self.number = number if self.number is None else max(self.number, number)
-
-
-class AgedNumbers:
-    """Highest number that has been there for longer than any transaction takes, as a person has promised.
-
-    Args:
-        window_s: longest time from the taking of a number to its commit, in seconds.
-
-    Attributes:
-        number: highest decided number; None before the first one.
-    """
-
-    def __init__(self, window_s: float) -> None:
-        self.number: int | None = None
-        self._window_s = window_s
-        self._looks: deque[tuple[float, int]] = deque()
-
-    def look(self, newest: int, now_s: float) -> int | None:
-        """Note the highest number that is there at a moment of a monotonic clock and return the highest decided one."""
-        if not self._looks or newest > self._looks[-1][1]:
-            self._looks.append((now_s, newest))
-        while self._looks and now_s - self._looks[0][0] >= self._window_s:
-            number = self._looks.popleft()[1]
-            self.number = number if self.number is None else max(self.number, number)
-        return self.number

@@ -79,6 +79,10 @@ class TableLog(ABC):
     def end_after(self, place: Offset) -> Offset | None:
         """Return how far the next range may go; None where nothing behind the place can be read yet."""
 
+    def end_behind_window(self, place: Offset) -> Offset | None:  # noqa: ARG002 - most have no windows
+        """Return how far a range may go where the window that the place lies in has no more rows; None outside one."""
+        return None
+
     @abstractmethod
     def require_there(self, place: Offset) -> None:
         """Refuse a place that is not of this log's past.
@@ -92,8 +96,8 @@ class TableLog(ABC):
         """Return the time of the first row behind a place, whether it can be read yet or not; None without one."""
 
     @abstractmethod
-    def cleaned_to(self, place: Offset) -> tuple[Offset, Any]:
-        """Return the place up to which rows can be deleted behind another one, and the condition for them."""
+    def clean(self, planned: OffsetRange, rows: int) -> None:
+        """Delete the rows of a committed range, and write down how far; a failure deletes nothing."""
 
     def server_findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the server's settings and the account's rights."""
@@ -130,13 +134,6 @@ class TableLog(ABC):
                     yield from self.marks.findings(session, self.spec.label())
         except DatabusError as error:
             yield Finding.of(self.spec.label(), error)
-
-    def clean(self, place: Offset) -> None:
-        """Delete the rows up to a committed place, and write down how far; a failure deletes nothing."""
-        upto, condition = self.cleaned_to(place)
-        with self.database.session(writes=True) as session:
-            if self.marks.advance(session, upto):
-                session.execute(sa.delete(self.source).where(condition))
 
     def close(self) -> None:
         """Close what is open."""

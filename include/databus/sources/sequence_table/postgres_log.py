@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from databus.core.errors.source import SourceDivergedError, SourceSettingError
 from databus.core.findings import Finding, Level
-from databus.core.positions.offsets import Offset
+from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.positions.pg_snapshot import NOTHING, PgSnapshot, PgSnapshotOffset
 from databus.sources.sequence_table.columns import utc
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
@@ -20,7 +20,7 @@ from databus.sources.simple import RowChange
 OLDEST = 13
 """First version with `xid8` and `pg_current_snapshot()`."""
 
-_SNAPSHOT = sa.text("SELECT CAST(pg_current_snapshot() AS text)")
+_SNAPSHOT = sa.text("SELECT CAST(pg_current_snapshot() AS text), pg_is_in_recovery()")
 _SERVER = sa.text(
     "SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(), "
     "current_setting('synchronous_commit')"
@@ -34,8 +34,16 @@ class PostgresLog(TableLog):
     """See `TableLog`. Its offsets are snapshots: nothing waits for a transaction that is open."""
 
     def head(self) -> PgSnapshotOffset:
-        """Return the snapshot of now."""
-        return PgSnapshotOffset(self._one(_SNAPSHOT))
+        """Return the snapshot of now.
+
+        Raises:
+            SourceSettingError: the server is a standby, also one that it became since.
+        """
+        with self.database.session() as session:
+            snapshot, standby = session.execute(_SNAPSHOT).one()
+        if standby:
+            raise self._standby()
+        return PgSnapshotOffset(snapshot)
 
     def earliest(self) -> Offset:
         """Return the place before all rows that were not cleaned."""
@@ -49,6 +57,13 @@ class PostgresLog(TableLog):
         self.require_there(place)
         return self.head()
 
+    def end_behind_window(self, place: Offset) -> Offset | None:
+        """Return the head for a place inside of a window, whose other rows were deleted."""
+        if not snapshot_offset(place).within:
+            return None
+        self.require_there(place)
+        return self.head()
+
     def require_there(self, place: Offset) -> None:
         """Refuse a place that the server has not come to: it is another one, or was restored."""
         wanted, now = snapshot_offset(place), self.head()
@@ -57,12 +72,12 @@ class PostgresLog(TableLog):
                 f"{self.spec.conn_id}: the flow has read transactions ({wanted}) that this server does not have "
                 f"({now})",
                 hint="It is another server, or one that was restored from a copy. Point the connection at the right "
-                "one, or reset the flow's checkpoint; rows of the copy may come again.",
+                "one, or begin anew by a flow of another name, from its `start`; rows of the copy may come again.",
             )
 
     def first_behind(self, place: Offset) -> datetime | None:
         """Return the time of the first row behind a place."""
-        for window in windows(place, PgSnapshotOffset(self._one(_SNAPSHOT))):
+        for window in windows(place, self.head()):
             first = self._window(window).order_by("place_", "row_number_").limit(1)
             with self.database.session() as session:
                 found = session.execute(first).mappings().first()
@@ -70,17 +85,21 @@ class PostgresLog(TableLog):
                 return utc(found["row_time_"])
         return None
 
-    def cleaned_to(self, place: Offset) -> tuple[Offset, Any]:
-        """Return the last whole window up to a place, and the condition for its rows."""
-        upto = PgSnapshotOffset(snapshot_offset(place).seen)
-        return upto, _seen(sa.column(self.spec.transaction), upto.lower)
+    def clean(self, planned: OffsetRange, rows: int) -> None:  # noqa: ARG002 - the snapshot says which
+        """Delete the rows of the last whole window up to a range's end, and of all before."""
+        upto = PgSnapshotOffset(snapshot_offset(planned.end).seen)
+        with self.database.session(writes=True) as session:
+            if self.marks.advance(session, upto):
+                seen = _seen(sa.column(self.spec.transaction), upto.lower)
+                session.execute(sa.delete(self.source).where(seen))
 
     def server_findings(self) -> Iterator[Finding]:
         """Yield what is wrong with version, role of the server, durability and sequence."""
         subject = self.spec.label()
         with self.database.session() as session:
             version, standby, durable = session.execute(_SERVER).one()
-            cached = session.execute(_CACHED, {"table": self.spec.table, "number": self.spec.number}).scalar()
+            table = ".".join('"' + part.replace('"', '""') + '"' for part in self.spec.table.split("."))
+            cached = session.execute(_CACHED, {"table": table, "number": self.spec.number}).scalar()
         if version < OLDEST:
             error = SourceSettingError(
                 f"{self.spec.conn_id}: PostgreSQL {version} has no pg_current_snapshot()",
@@ -88,11 +107,7 @@ class PostgresLog(TableLog):
             )
             yield Finding.of(subject, error)
         if standby:
-            error = SourceSettingError(
-                f"{self.spec.conn_id} is a standby: it does not know which transactions are open",
-                hint="Point the connection at the primary.",
-            )
-            yield Finding.of(subject, error)
+            yield Finding.of(subject, self._standby())
         if durable == "off":
             yield Finding(
                 f"{subject}: synchronous_commit", Level.WARN,
@@ -105,6 +120,12 @@ class PostgresLog(TableLog):
                 f"its sequence hands out {cached} numbers at once to a session: changes of a row may come out of order",
                 "ALTER SEQUENCE … CACHE 1", SourceSettingError.code,
             )  # fmt: skip
+
+    def _standby(self) -> SourceSettingError:
+        return SourceSettingError(
+            f"{self.spec.conn_id} is a standby: it does not know which transactions are open",
+            hint="Point the connection at the primary.",
+        )
 
     def _rows(self, start: Offset, end: Offset) -> Iterator[RowChange]:
         for window in windows(start, end):

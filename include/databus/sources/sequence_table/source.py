@@ -42,12 +42,13 @@ class OpenSequenceTable(OpenSimpleSource):
         log = self._table.log
         deadline: float | None = None
         while True:
-            end = log.end_after(after)
-            if end is not None and after.compare(end) is Ordering.BEFORE:
-                found = self._describe(OffsetRange(after, end), limit)
-                if found.rows:
-                    log.noted(found.range, found.rows)
-                    return found
+            for find_end in (log.end_after, log.end_behind_window):
+                end = find_end(after)
+                if end is not None and after.compare(end) is Ordering.BEFORE:
+                    found = self._describe(OffsetRange(after, end), limit)
+                    if found.rows:
+                        log.noted(found.range, found.rows)
+                        return found
             # The first look may take long: it connects, and asks for the table's columns.
             deadline = deadline or time.monotonic() + limit.max_seconds
             left = deadline - time.monotonic()
@@ -55,12 +56,17 @@ class OpenSequenceTable(OpenSimpleSource):
                 return None
             time.sleep(min(left, self._table.poll_interval_s))
 
+    def plan_up_to(self, wanted: OffsetRange, limit: Batching) -> SourcePlan:
+        """Return the first rows of a range whose end the flow has been at."""
+        self._table.log.require_there(wanted.end)
+        return self._describe(wanted, limit)
+
     def release(self, plan: SourcePlan) -> None:
         """Clean what was delivered, where the flow is to do it; a failure is logged, and the next one does it."""
         if not self._table.clean:
             return
         try:
-            self._table.log.clean(plan.range.end)
+            self._table.log.clean(plan.range, plan.rows)
         except DatabusError as error:
             logger.warning("rows of %s are not cleaned: %s", self._table.table, error)
 

@@ -39,8 +39,9 @@ class SequenceTable(SimpleSource):
         transaction: of PostgreSQL, column with the id of the row's transaction, default "txid":
             `txid xid8 NOT NULL DEFAULT pg_current_xact_id()`.
         columns: columns to deliver, e.g. ("id", "payload"); default all but `transaction`.
-        lag_window: longest time a transaction takes from a row's number to its commit, e.g. timedelta(minutes=1). Then
-            rows wait as long, and one that takes longer may be missed; default None, no such time is relied on.
+        lag_window: longest time a transaction takes from its beginning to its commit, e.g. timedelta(minutes=1). Rows
+            wait until their `time`, which the server fills in, is twice as long ago; one that takes longer may be
+            missed; default None, no such time is relied on.
         clean: whether rows are deleted once they are delivered; default False. Of one flow only.
         start: where a flow without a checkpoint begins, "earliest" (default) or "latest".
         poll_interval: time between two looks at the table while a flow waits for rows; default 0.2 seconds.

@@ -48,7 +48,8 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "source_diverged": ErrorEntry(
         "The server's history does not continue that of the checkpoint: another server, or a log that was cut back.",
-        "Point the connection at the right server, or decide by docs/runbooks/log-replaced.md.",
+        "Point the connection at the right server, or decide by docs/runbooks/log-replaced.md; a "
+        "`SequenceTable` is begun anew by a flow of another name.",
     ),
     "source_decode": ErrorEntry(
         "A byte, event or column of the log is not understood; reading stops there and nothing is skipped.",

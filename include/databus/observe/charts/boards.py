@@ -75,7 +75,7 @@ _FLOWS = Board(
         _line("Retention headroom", "headroom_seconds", unit="s", text="Until the source may delete what comes next."),
         _line("Log bytes before the flow's place", "headroom_bytes", unit="bytes"),
         _line("Gaps, low headroom, sinks behind, paused", "gaps", "headroom_low", "sinks_behind", "paused"),
-        _line("Quarantine", "quarantine_rows", "quarantine_new_rows", "quality_violations"),
+        _line("Quarantine, quality", "quarantine_rows", "quarantine_new_rows", "quality_violations", "quality_failed"),
         _line("Refused by sinks", "rejected_rows", "rejected_new_rows"),
         _line("Does not answer", "unreachable", text="Seen from the watchdog; 1 while it lasts."),
     ),

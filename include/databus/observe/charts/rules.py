@@ -173,9 +173,9 @@ ALERTS = (
         "The flow stands in log that its source deletes soon; what is deleted unread is a gap.",
     ),
     _alert(
-        AlertKind.QUALITY, "Quality", f"{_all('quality_violations')} > 0", "0s",
-        "The last audited run of {{ $labels.flow }} has {{ $value }} violations",
-        "Rows or batches violate a check of the flow.",
+        AlertKind.QUALITY, "Quality", f"{_all('quality_violations')} and on (flow) {_all('quality_failed')} == 1", "0s",
+        "The last audited run of {{ $labels.flow }} did not pass, with {{ $value }} violations",
+        "Rows or batches violate a check of the flow, or more of them than an expectation allows.",
     ),
     _alert(
         AlertKind.QUARANTINE, "Quarantine", f"{_all('quarantine_new_rows')} > 0", "0s",

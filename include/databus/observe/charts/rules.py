@@ -81,8 +81,8 @@ _TOPIC = ("flow", "topic")
 
 RECORDED = (
     RecordedSeries(
-        "flow:databus_lag_late:bool", f"{_all('lag_seconds')} > bool {LATE_S}", _FLOW,
-        "1 while the flow's lag is above the default threshold",
+        "flow:databus_lag_late:bool", f"{_all('lag_seconds')} > bool {LATE_S} or {_all('unreachable', *_FLOW)}", _FLOW,
+        "1 while the flow's lag is above the default threshold, or cannot be measured",
     ),
     RecordedSeries(
         "flow:databus_lag_fresh:ratio1h", "1 - avg_over_time(flow:databus_lag_late:bool[1h])", _FLOW,
@@ -120,7 +120,7 @@ RECORDED = (
     ),
     RecordedSeries(
         "plane:databus_flows_late:sum", "sum(flow:databus_lag_late:bool)", (),
-        "flows whose lag is above the default threshold",
+        "flows whose lag is above the default threshold, or cannot be measured",
     ),
     RecordedSeries(
         "plane:databus_recent_rows_per_second:sum", f"sum({_all('recent_rows_per_second')})", (),

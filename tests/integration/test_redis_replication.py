@@ -306,6 +306,21 @@ def test_what_is_acknowledged_is_what_was_handled(start: Started) -> None:
         assert server.info("replication")["connected_slaves"] == "1"
 
 
+def test_a_loop_that_was_left_is_gone_on_with_in_another(start: Started) -> None:
+    server = start()
+    client = server.client()
+    with server.follow() as replica:
+        client("SET", "a", 1)
+        for _ in replica.transactions():
+            break
+        assert client("WAIT", 1, 300) == 0
+        reading = threading.Thread(target=lambda: next(replica.transactions()))
+        reading.start()
+        assert client("WAIT", 1, 30_000) == 1
+        client("SET", "b", 1)
+        reading.join()
+
+
 def test_a_reader_ends_when_it_is_closed_by_another_thread(start: Started) -> None:
     server = start()
     replica = server.follow()

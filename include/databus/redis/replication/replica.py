@@ -73,9 +73,8 @@ class Replica:
         except BaseException:
             self.close()
             raise
-        self._outstanding: int | None = None
         self._commands = CommandReader(self._link.reader, begun, asked=self._acknowledge)
-        self._acknowledger = Acknowledger(self._link, self._handled)
+        self._acknowledger = Acknowledger(self._link, lambda: self._commands.handled)
 
     @property
     def place(self) -> Place:
@@ -83,19 +82,15 @@ class Replica:
         return self._commands.place
 
     def transactions(self) -> Iterator[Transaction]:
-        """Yield transactions as the server commits them, for ever; one that comes out is whole.
+        """Return transactions as the server commits them, for ever; one that comes out is whole.
+
+        A loop that was left may be gone on with in another one.
 
         Raises:
             SourceUnavailableError: the connection ends. Go on with a new replica at the last place.
             RedisStreamError: what comes is no command.
         """
-        stream = self._commands.transactions()
-        while True:
-            before = self.place.offset
-            transaction = next(stream)
-            self._outstanding = before
-            yield transaction
-            self._outstanding = None
+        return self._commands.transactions()
 
     def close(self) -> None:
         """End the connection, and delete the snapshot's file; safe to call twice, and while another thread reads."""
@@ -112,11 +107,6 @@ class Replica:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    def _handled(self) -> int:
-        """Return the offset up to which everything was handled."""
-        outstanding = self._outstanding
-        return self.place.offset if outstanding is None else outstanding
 
     def _acknowledge(self) -> None:
         if self._acknowledger is not None:

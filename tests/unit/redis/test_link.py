@@ -75,6 +75,7 @@ def answering() -> Iterator[Answering]:
 def test_both_forms_of_a_snapshot(answering: Answering, tmp_path: Path, sent: bytes) -> None:
     port = answering([OK, OK, OK, b"\n\n" + FULL + sent, SET])
     with read_server("127.0.0.1", port, password="p", folder=tmp_path) as replica:
+        assert not list(tmp_path.iterdir()), "what a killed reader would leave"
         assert [(key.name, key.value) for key in replica.snapshot] == [(b"k", b"v")]
         transaction = next(replica.transactions())
         assert transaction.place == Place(REPLID, 500 + len(SET), 0)

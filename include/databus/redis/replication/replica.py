@@ -15,13 +15,10 @@ on later: `read_server(…, place=place)`.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,13 +30,13 @@ from databus.core.errors.source import SourceUnavailableError
 from databus.redis.rdb.file import RdbFile
 from databus.redis.replication.commands import CommandReader, Place, Transaction
 from databus.redis.replication.link import Link
-from databus.redis.replication.snapshot import not_written, save_snapshot
+from databus.redis.replication.snapshot import nameless_file, save_snapshot
 
 _REPLID = 40
 
 
 class Replica:
-    """Replica that follows a server; a context manager that ends the connection and deletes the snapshot's file.
+    """Replica that follows a server; a context manager that ends the connection and lets the snapshot's file go.
 
     The server counts it among its replicas: WAIT and min-replicas-to-write count its acknowledgements. Acknowledged is
     a transaction whose successor was asked for.
@@ -54,7 +51,8 @@ class Replica:
         Args:
             connection: of the server; TLS as `databus.redis.replication.link` says.
             place: where to go on; None: a snapshot first.
-            folder: where the snapshot's file is written; the system's folder for temporary files by default.
+            folder: where the snapshot's file is written, which has no name there; the system's folder for temporary
+                files by default.
 
         Raises:
             RedisGapError: the server does not go on at the place.
@@ -64,7 +62,6 @@ class Replica:
         """
         self.snapshot: RdbFile | None = None
         self._acknowledger: Acknowledger | None = None
-        self._folder: Path | None = None
         self._link = Link(connection)
         try:
             for words in (("capa", "eof"), ("capa", "psync2")):
@@ -93,14 +90,12 @@ class Replica:
         return self._commands.transactions()
 
     def close(self) -> None:
-        """End the connection, and delete the snapshot's file; safe to call twice, and while another thread reads."""
+        """End the connection, and let the snapshot's file go; safe to call twice, and while another thread reads."""
         self._link.close()
         if self._acknowledger is not None:
             self._acknowledger.stop()
         if self.snapshot is not None:
             self.snapshot.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -113,14 +108,14 @@ class Replica:
             self._acknowledger.now()
 
     def _begin(self, folder: str | PathLike[str] | None) -> Place:
+        file = nameless_file(self._link, folder)
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="databus-redis-", dir=folder))
-        except OSError as error:
-            raise not_written(self._link, folder or tempfile.gettempdir(), error) from None
-        path = self._folder / "snapshot.rdb"
-        replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
-        save_snapshot(self._link, path)
-        self.snapshot = RdbFile(path)
+            replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
+            save_snapshot(self._link, file, folder)
+            self.snapshot = RdbFile(f"snapshot of {self._link.name}", file)
+        except BaseException:
+            file.close()
+            raise
         # A server that is a replica itself passes on a stream that it did not write: no SELECT comes first.
         database = self.snapshot.fields.get("repl-stream-db", b"0")
         return Place(replid, offset, int(database) if database.isdigit() else 0)

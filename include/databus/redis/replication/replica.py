@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +25,7 @@ from pydantic import SecretStr
 
 from databus.core.connections import Connection
 from databus.core.errors.redis import RedisGapError, RedisStreamError
-from databus.core.errors.source import SourceUnavailableError
+from databus.core.errors.source import SourceError
 from databus.redis.rdb.file import RdbFile
 from databus.redis.replication.commands import CommandReader, Place, Transaction
 from databus.redis.replication.link import Link
@@ -177,7 +176,7 @@ PERIOD_S = 1.0
 
 
 class Acknowledger:
-    """Thread that sends REPLCONF ACK each second until it is stopped or the connection ends."""
+    """Thread that sends REPLCONF ACK each second until it is stopped or the connection ends, which the reader tells."""
 
     def __init__(self, link: Link, offset: Callable[[], int]):
         """Begin; `offset` says up to where the stream was handled, and is called from the thread."""
@@ -188,9 +187,13 @@ class Acknowledger:
         self._thread.start()
 
     def now(self) -> None:
-        """Send one at once; a connection that has ended is the reader's to tell."""
-        with suppress(SourceUnavailableError):
+        """Send one at once; where that fails it was the last."""
+        if self._stop.is_set():
+            return
+        try:
             self._link.send("REPLCONF", "ACK", str(self._offset()))
+        except SourceError:
+            self._stop.set()
 
     def stop(self) -> None:
         """End the thread, and wait until it has; its link is to be closed before."""

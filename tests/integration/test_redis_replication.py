@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -201,6 +202,49 @@ def test_a_backlog_that_is_too_short_is_a_gap_and_a_new_snapshot_follows(start: 
     with server.follow() as replica:
         assert [(key.name, len(key.value)) for key in replica.snapshot] == [(b"large", 100_000)]
         assert replica.place.offset > place.offset
+
+
+def limited(start: Started) -> RedisServer:
+    """A server that keeps little of its stream, for a replica that does not read too."""
+    return start(repl_backlog_size="16kb", client_output_buffer_limit="replica 1mb 1mb 1")
+
+
+def write_much(client: Client) -> None:
+    """Write several times what a server of `limited` keeps, and the buffers of a connection take."""
+    for number in range(40):
+        client("SET", f"much{number}", "x" * 500_000)
+
+
+def test_a_snapshot_that_takes_longer_than_the_server_keeps_ends_in_a_gap(start: Started) -> None:
+    server = limited(start)
+    client = server.client()
+    with server.follow() as replica:
+        write_much(client)
+        with pytest.raises(SourceUnavailableError):
+            list(replica.transactions())
+        place = replica.place
+    with pytest.raises(RedisGapError, match=f"does not go on at {place}"):
+        server.follow(place=place)
+
+
+def test_a_stream_that_is_read_beside_the_snapshot_is_not_cut(start: Started) -> None:
+    server = limited(start)
+    client = server.client()
+    client("SET", "before", 1)
+    waiting: queue.SimpleQueue[Transaction] = queue.SimpleQueue()
+    with server.follow() as replica:
+
+        def take() -> None:
+            for transaction in until(replica, b"over"):
+                waiting.put(transaction)
+
+        taking = threading.Thread(target=take)
+        taking.start()
+        write_much(client)
+        client("SET", "the end", b"over")
+        taking.join()
+        assert [key.name for key in replica.snapshot] == [b"before"]
+    assert waiting.qsize() == 41
 
 
 def test_another_history_is_a_gap(start: Started) -> None:

@@ -188,7 +188,8 @@ class Link:
     def _ended(self, message: str) -> DatabusError:
         return SourceUnavailableError(
             f"{message}: {'closed by its reader' if self._closed else 'the server ended the connection'}",
-            hint="Connect again at the last place. Behind a long pause see client-output-buffer-limit replica.",
+            hint="Connect again at the last place, while repl-backlog-size reaches back to it. Behind a long pause "
+            "or snapshot see client-output-buffer-limit replica.",
         )
 
     def _hung_up(self, error: Exception) -> DatabusError:

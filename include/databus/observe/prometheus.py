@@ -31,6 +31,7 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
         "quarantine_rows": f.quarantine_rows,
         "quarantine_new_rows": f.quarantine_new,
         "quality_violations": f.quality_violations,
+        "quality_failed": None if f.quality_passed is None else not f.quality_passed,
         "sinks_behind": None if f.behind is None else len(f.behind),
         "paused": bool(f.paused) if f.epoch is not None else None,
         "lease_claims_total": f.epoch,

@@ -30,7 +30,8 @@ ROW = re.compile(
 )
 FIGURES = FlowFigures(
     "orders", NOON, committed="5", head="9", lag_seconds=1.5, lag_bytes=10, lag_rows=2, epoch=7, batch=4, gaps=(),
-    headroom=Headroom(100.0, 10, "bin.1", 1000), quarantine_rows=0, quarantine_new=0, quality_violations=0,
+    headroom=Headroom(100.0, 10, "bin.1", 1000), quarantine_rows=0, quarantine_new=0,
+    quality_violations=5, quality_passed=True,
     rejected={"search": RejectedRows(1, 59)},
     committed_at=NOON - timedelta(seconds=3), last_run_at=NOON, behind=(), paused="by ann",
     unreachable={"records": "no"},
@@ -60,6 +61,8 @@ def test_prometheus_text() -> None:
     assert 'databus_delay_seconds{flow="orders",quantile="0.95"} 0.2' in text
     assert 'databus_recent_rows_per_second{flow="orders"} 5' in text
     assert 'databus_headroom_low{flow="orders"} 0' in text
+    assert 'databus_quality_violations{flow="orders"} 5' in text
+    assert 'databus_quality_failed{flow="orders"} 0' in text
     assert 'databus_unreachable{flow="orders",what="records"} 1' in text
     assert '# TYPE databus_lease_claims_total counter\ndatabus_lease_claims_total{flow="orders"} 7' in text
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? (-?[\d.e+-]+|NaN|[+-]Inf)')

@@ -126,6 +126,35 @@ def test_what_is_no_command_is_named(data: bytes, words: str) -> None:
             next(reader.transactions())
 
 
+def test_a_transaction_is_handled_when_the_next_one_is_asked_for() -> None:
+    one, two, ping = encoded((b"SET", b"a", b"1")), encoded((b"SET", b"b", b"2")), encoded((b"PING",))
+    data = io.BytesIO(ping + one + ping + two)
+    pieces = ByteReader(lambda _: data.read(1), "drawn", cut=SourceUnavailableError)
+    during: list[tuple[int, int]] = []
+
+    class Watched(CommandReader):
+        """Notes what was handled whenever the place moves, as another thread may see it."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "place" and hasattr(self, "handled"):
+                during.append((self.handled, value.offset))
+
+    reader = Watched(pieces, START)
+    assert reader.handled == 1000
+    stream = reader.transactions()
+    first = next(stream).place.offset
+    assert (reader.handled, reader.place.offset) == (1000 + len(ping), first)
+    assert all(handled <= 1000 + len(ping) for handled, _ in during)
+    second = next(stream).place.offset
+    assert reader.handled == first + len(ping)
+    stream.close()
+    assert reader.handled == first + len(ping)
+    with pytest.raises(SourceUnavailableError):
+        next(reader.transactions())
+    assert reader.handled == second
+
+
 def test_places_are_texts_and_back() -> None:
     assert Place.parse(str(START)) == START
     for wrong in ("", REPLID, f"{REPLID}:1", f"{REPLID}:-1/0", f"{REPLID[1:]}:1/0", f"{REPLID}:1/0 "):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from databus.core.errors import (
     SourceUnavailableError,
 )
 from databus.redis import Place, read_server
+from databus.sandbox.certificates import Authority
+from databus.tls import CLIENT_REFUSED, Handshake
 from tests.unit.redis import rdb_writer as w
 
 REPLID = "0123456789abcdef0123456789abcdef01234567"
@@ -75,6 +78,7 @@ def answering() -> Iterator[Answering]:
 def test_both_forms_of_a_snapshot(answering: Answering, tmp_path: Path, sent: bytes) -> None:
     port = answering([OK, OK, OK, b"\n\n" + FULL + sent, SET])
     with read_server("127.0.0.1", port, password="p", folder=tmp_path) as replica:
+        assert not list(tmp_path.iterdir()), "what a killed reader would leave"
         assert [(key.name, key.value) for key in replica.snapshot] == [(b"k", b"v")]
         transaction = next(replica.transactions())
         assert transaction.place == Place(REPLID, 500 + len(SET), 0)
@@ -157,3 +161,44 @@ def test_a_server_that_answers_no_tls(answering: Answering) -> None:
     assert caught.value.code == "tls_not_spoken"
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(SourceUnavailableError, match="TLS handshake"):
         read_server("127.0.0.1", silent.getsockname()[1], extra={"ssl": True, "socket_connect_timeout": 0.05})
+
+
+def test_a_lost_connection_is_asked_about_once_and_acknowledged_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    pair = authority.issue("redis")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    asked: list[tuple[str, int]] = []
+
+    def refused(host: str, port: int, _: ssl.SSLContext) -> Handshake:
+        asked.append((host, port))
+        return Handshake(CLIENT_REFUSED, "certificate required")
+
+    monkeypatch.setattr("databus.redis.replication.link.handshake", refused)
+    monkeypatch.setattr("databus.redis.replication.replica.PERIOD_S", 0.01)
+    with socket.create_server(("localhost", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with context.wrap_socket(accepted, server_side=True) as secured:
+                for answer in (OK, OK, b"+CONTINUE\r\n"):
+                    secured.recv(1 << 16)
+                    secured.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        extra = {"ssl": True, "ssl_ca_certs": str(authority.certificate)}
+        with read_server("localhost", port, place=Place(REPLID, 77), extra=extra) as replica:
+            serving.join()
+            (acknowledging,) = (each for each in threading.enumerate() if each.name.startswith("acknowledge"))
+            acknowledging.join(30)
+            assert not acknowledging.is_alive()
+            with pytest.raises((SourceAccessError, SourceUnavailableError)):
+                next(replica.transactions())
+            with pytest.raises(SourceAccessError) as caught:
+                replica._link.send("PING")
+            assert caught.value.code == "tls_client_certificate"
+    assert asked == [("localhost", port)]

@@ -10,6 +10,7 @@ import pytest
 
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError, OffsetPurgedError, SourceUnavailableError
+from databus.core.findings import Level
 from databus.core.flow_context import FlowContext
 from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.settings import Settings
@@ -98,16 +99,26 @@ def test_a_source_is_away_from_the_first_run_that_comes_there_until_its_time_is_
     one, other = (Faults(log, context(tmp_path), lambda: now[0]) for _ in range(2))
     look = Faults(log, context(tmp_path, "orders.look"), lambda: now[0])
     assert (one.cut(0, 10), one.cut(4, 10)) == (4, 10)
-    look.check(4)  # nobody has come there yet
-    one.check(3)
-    for minutes in (0, 1):
-        now[0] += timedelta(minutes=minutes)
-        for each in (one, other, look):
-            with pytest.raises(SourceUnavailableError, match=r"away from row 45 on.* 00:02:00 UTC"):
-                each.check(4)
+    look.meet(4)  # nobody has come there yet
+    other.check(4)
+    one.meet(3)
     now[0] += timedelta(minutes=1)
-    for each in (one, other, look):
-        each.check(4)
+    for each in (one.meet, one.check, other.meet, look.check):
+        with pytest.raises(SourceUnavailableError, match=r"away from row 45 on.* 00:03:00 UTC"):
+            each(4)
+    now[0] += timedelta(minutes=2)
+    for each in (one.meet, one.check, other.meet, look.check):
+        each(4)
+
+
+def test_what_looks_at_the_source_uses_no_absence_up_and_writes_nothing(tmp_path: Path) -> None:
+    source = source_of(tmp_path, MockFault(what="away", at_row=45, lasts=timedelta(days=9)))
+    assert [finding.level for finding in source.preflight(SequenceOffset(4))] == [Level.OK]
+    assert source.lag(SequenceOffset(4)).bytes > 0
+    source.offset_at(datetime(2026, 1, 1, tzinfo=UTC))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SourceUnavailableError):
+        source.plan(SequenceOffset(4), EVERYTHING)
 
 
 def test_an_absence_ends_a_batch_before_its_row_and_shows_in_lag(tmp_path: Path) -> None:
@@ -138,6 +149,48 @@ def test_a_gap_names_what_is_missing_until_a_person_passes_over_it(tmp_path: Pat
     assert source.earliest_offset() == SequenceOffset(0)
     from_the_start = source_of(tmp_path, MockFault(what="purged", at_row=0, rows=20))
     assert from_the_start.start_offset() == SequenceOffset(2)
+
+
+@pytest.mark.parametrize("at_row", [0, 45])
+def test_a_gap_of_a_log_that_grows_is_met_once_its_end_is_there(
+    tmp_path: Path, at_row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr("databus.sources.mock.source.time.time", lambda: now[0])
+    source = source_of(
+        tmp_path,
+        MockFault(what="purged", at_row=at_row, rows=30),
+        rows_per_second=10,
+        since=datetime.fromtimestamp(now[0], UTC),
+    )
+    begin, at_once = SequenceOffset(at_row // 10), Batching(max_wait=timedelta(milliseconds=1))
+    now[0] += 1 + at_row / 10
+    head = source.latest_offset()
+    assert begin.sequence < head.sequence < begin.sequence + 3
+    for start in (begin, head):
+        assert source.plan(start, at_once) is None
+        assert [finding.level for finding in source.preflight(start)] == [Level.OK]
+        assert source.lag(start).bytes == 1000 * (head.sequence - start.sequence)
+    assert source.start_offset() == SequenceOffset(0)
+    now[0] += 3
+    with pytest.raises(OffsetPurgedError) as caught:
+        source.plan(begin, at_once)
+    assert caught.value.missing is not None
+    behind = caught.value.missing.end
+    assert behind == SequenceOffset(begin.sequence + 3)
+    assert source.lag(behind).bytes >= 0
+    assert source.preflight(behind)[0].level is Level.OK
+    assert source.start_offset() == (behind if at_row == 0 else SequenceOffset(0))
+    now[0] += 2
+    assert planned(source, behind.sequence).range.start == behind
+
+
+def test_a_gap_at_the_end_of_a_log_that_ends_is_one(tmp_path: Path) -> None:
+    source = source_of(tmp_path, MockFault(what="purged", at_row=80, rows=500))
+    with pytest.raises(OffsetPurgedError) as caught:
+        source.plan(SequenceOffset(8), EVERYTHING)
+    assert caught.value.missing == OffsetRange(SequenceOffset(8), SequenceOffset(10))
+    assert source.plan(SequenceOffset(10), EVERYTHING) is None
 
 
 def test_a_statement_at_a_fault_is_behind_it(tmp_path: Path) -> None:

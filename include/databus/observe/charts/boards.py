@@ -35,7 +35,10 @@ _FLOWS = Board(
     "How far behind each flow is, what it moves, what it holds back.",
     (
         _number("Flows", f"count({worst('batch')})", text="Flows that have committed a batch."),
-        _number("Late", f"sum(flow:databus_lag_late:bool{{{_MINE}}})", alarm=1, text=f"Lag above {LATE_S} s."),
+        _number(
+            "Late", f"sum(flow:databus_lag_late:bool{{{_MINE}}})", alarm=1,
+            text=f"Lag above {LATE_S} s, or not to be measured.",
+        ),
         _number("Gaps", f"sum({worst('gaps')})", alarm=1, text="Ranges never moved that nobody has decided on."),
         _number("Alerts that are on", f"sum({worst('alerts')})", warn=1, text="Of flows with a channel."),
         _number("Rows held back", f"sum({worst('quarantine_rows')})", warn=1, text="By checks."),
@@ -75,7 +78,7 @@ _FLOWS = Board(
         _line("Retention headroom", "headroom_seconds", unit="s", text="Until the source may delete what comes next."),
         _line("Log bytes before the flow's place", "headroom_bytes", unit="bytes"),
         _line("Gaps, low headroom, sinks behind, paused", "gaps", "headroom_low", "sinks_behind", "paused"),
-        _line("Quarantine", "quarantine_rows", "quarantine_new_rows", "quality_violations"),
+        _line("Quarantine, quality", "quarantine_rows", "quarantine_new_rows", "quality_violations", "quality_failed"),
         _line("Refused by sinks", "rejected_rows", "rejected_new_rows"),
         _line("Does not answer", "unreachable", text="Seen from the watchdog; 1 while it lasts."),
     ),
@@ -194,7 +197,7 @@ _PLANE = Board(
     "All flows at once: the watchdog itself, Airflow, what does not answer, the flows that are worst.",
     (
         _number("Flows watched", "max(databus_watch_flows)", text="Flows of the DAG folder."),
-        _number("Late", "plane:databus_flows_late:sum", alarm=1, text=f"Lag above {LATE_S} s."),
+        _number("Late", "plane:databus_flows_late:sum", alarm=1, text=f"Lag above {LATE_S} s, or unknown."),
         _number("Paused", f"sum({worst('paused', match='')})", text="By a person."),
         _number("Unreachable", f"count({worst('unreachable', match='')})", alarm=1),
         _number("Broken files", "max(databus_watch_broken_files)", warn=1, text="DAG files that cannot be read."),

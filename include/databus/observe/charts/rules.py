@@ -81,8 +81,8 @@ _TOPIC = ("flow", "topic")
 
 RECORDED = (
     RecordedSeries(
-        "flow:databus_lag_late:bool", f"{_all('lag_seconds')} > bool {LATE_S}", _FLOW,
-        "1 while the flow's lag is above the default threshold",
+        "flow:databus_lag_late:bool", f"{_all('lag_seconds')} > bool {LATE_S} or {_all('unreachable', *_FLOW)}", _FLOW,
+        "1 while the flow's lag is above the default threshold, or cannot be measured",
     ),
     RecordedSeries(
         "flow:databus_lag_fresh:ratio1h", "1 - avg_over_time(flow:databus_lag_late:bool[1h])", _FLOW,
@@ -120,7 +120,7 @@ RECORDED = (
     ),
     RecordedSeries(
         "plane:databus_flows_late:sum", "sum(flow:databus_lag_late:bool)", (),
-        "flows whose lag is above the default threshold",
+        "flows whose lag is above the default threshold, or cannot be measured",
     ),
     RecordedSeries(
         "plane:databus_recent_rows_per_second:sum", f"sum({_all('recent_rows_per_second')})", (),
@@ -173,9 +173,9 @@ ALERTS = (
         "The flow stands in log that its source deletes soon; what is deleted unread is a gap.",
     ),
     _alert(
-        AlertKind.QUALITY, "Quality", f"{_all('quality_violations')} > 0", "0s",
-        "The last audited run of {{ $labels.flow }} has {{ $value }} violations",
-        "Rows or batches violate a check of the flow.",
+        AlertKind.QUALITY, "Quality", f"{_all('quality_violations')} and on (flow) {_all('quality_failed')} == 1", "0s",
+        "The last audited run of {{ $labels.flow }} did not pass, with {{ $value }} violations",
+        "Rows or batches violate a check of the flow, or more of them than an expectation allows.",
     ),
     _alert(
         AlertKind.QUARANTINE, "Quarantine", f"{_all('quarantine_new_rows')} > 0", "0s",

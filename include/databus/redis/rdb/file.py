@@ -152,18 +152,22 @@ class RdbFile:
     """RDB file on a disk: an iterator of its keys and a context manager that closes it.
 
     Attributes:
-        path: of the file.
+        path: of the file; of one without a name, what stands for it in messages.
     """
 
-    def __init__(self, path: str | PathLike[str]):
+    def __init__(self, path: str | PathLike[str], opened: BinaryIO | None = None):
         """Open the file and read its head.
+
+        Args:
+            path: of the file.
+            opened: the file, where it is open already; it is closed with this object.
 
         Raises:
             OSError: it cannot be opened.
             RdbError: it is no RDB file, or one of a version that is not known.
         """
         self.path = Path(path)
-        self._file: BinaryIO = self.path.open("rb")
+        self._file: BinaryIO = self.path.open("rb") if opened is None else opened
         self._bytes = ByteReader(self._file.read, str(self.path))
         try:
             self._rdb = RdbReader(self._bytes)

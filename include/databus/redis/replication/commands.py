@@ -99,6 +99,7 @@ class CommandReader:
 
     Attributes:
         place: behind the last transaction that came out, or the last word about the connection behind it.
+        handled: offset of the stream up to which everything was handled: a transaction when the next one is asked for.
     """
 
     def __init__(self, reader: ByteReader, place: Place, asked: Callable[[], None] = lambda: None):
@@ -110,6 +111,7 @@ class CommandReader:
             asked: is called when the server asks for an acknowledgement.
         """
         self.place = place
+        self.handled = place.offset
         self._reader = reader
         self._before = place.offset - reader.place
         self._asked = asked
@@ -120,7 +122,7 @@ class CommandReader:
         return self._before + self._reader.place
 
     def transactions(self) -> Iterator[Transaction]:
-        """Yield transactions for ever.
+        """Yield transactions for ever; what another iteration yielded before is handled when this one is begun.
 
         Raises:
             RedisStreamError: what comes is no command, or a MULTI stands in another.
@@ -129,6 +131,7 @@ class CommandReader:
         if self.offset != self.place.offset:
             raise self._strange(self.offset, "reading ended inside a command before")
         while True:
+            self.handled = self.place.offset
             command = self._next(self.place.database)
             if command.name == "MULTI":
                 commands, database = self._inside(command)

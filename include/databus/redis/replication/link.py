@@ -21,7 +21,7 @@ from databus.core.errors.redis import RedisStreamError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SourceAccessError, SourceError, SourceSettingError, SourceUnavailableError
 from databus.redis.byte_reader import ByteReader
-from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of, handshake
+from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, Handshake, TlsFault, TlsFiles, fault_of, handshake
 
 DEFAULT_PORT = 6379
 CONNECT_TIMEOUT_S = 10.0
@@ -57,6 +57,8 @@ class Link:
         self._connection = connection
         self._sending = threading.Lock()
         self._calling = threading.Lock()
+        self._probing = threading.Lock()
+        self._probed: Handshake | None = None
         self._closed = False
         self._silence_s = float(connection.extra.get("socket_timeout") or SILENCE_S)
         tls = tls_files(connection)
@@ -186,18 +188,29 @@ class Link:
     def _ended(self, message: str) -> DatabusError:
         return SourceUnavailableError(
             f"{message}: {'closed by its reader' if self._closed else 'the server ended the connection'}",
-            hint="Connect again at the last place. Behind a long pause see client-output-buffer-limit replica.",
+            hint="Connect again at the last place, while repl-backlog-size reaches back to it. Behind a long pause "
+            "or snapshot see client-output-buffer-limit replica.",
         )
 
     def _hung_up(self, error: Exception) -> DatabusError:
-        """Return why a connection broke: a server that refuses the client's certificate may hang up without a word."""
-        if self._tls_context is not None and isinstance(error, (ssl.SSLEOFError, ConnectionError)) and not self._closed:
-            host, port = self._connection.host or "localhost", self._connection.port or DEFAULT_PORT
-            with contextlib.suppress(OSError):
-                found = handshake(host, port, self._tls_context)
-                if found.fault is not None:
-                    return self._tls(found.fault, found.detail)
+        """Return why a connection broke: a server that refuses the client's certificate may hang up without a word.
+
+        Only another handshake shows it; the first thread that meets the end makes one, for all calls behind it.
+        """
+        if self._tls_context is not None and not self._closed:
+            with self._probing:
+                if self._probed is None and isinstance(error, (ssl.SSLEOFError, ConnectionError)):
+                    self._probed = self._another_handshake(self._tls_context)
+            if self._probed is not None and self._probed.fault is not None:
+                return self._tls(self._probed.fault, self._probed.detail)
         return self._not_there(error)
+
+    def _another_handshake(self, context: ssl.SSLContext) -> Handshake:
+        host, port = self._connection.host or "localhost", self._connection.port or DEFAULT_PORT
+        try:
+            return handshake(host, port, context)
+        except OSError:  # it says nothing about TLS
+            return Handshake()
 
     def _not_there(self, error: Exception) -> SourceUnavailableError:
         text = f"it said nothing for {self._silence_s:g} s" if isinstance(error, TimeoutError) else str(error)

@@ -15,13 +15,9 @@ on later: `read_server(…, place=place)`.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,17 +25,17 @@ from pydantic import SecretStr
 
 from databus.core.connections import Connection
 from databus.core.errors.redis import RedisGapError, RedisStreamError
-from databus.core.errors.source import SourceUnavailableError
+from databus.core.errors.source import SourceError
 from databus.redis.rdb.file import RdbFile
 from databus.redis.replication.commands import CommandReader, Place, Transaction
 from databus.redis.replication.link import Link
-from databus.redis.replication.snapshot import not_written, save_snapshot
+from databus.redis.replication.snapshot import nameless_file, save_snapshot
 
 _REPLID = 40
 
 
 class Replica:
-    """Replica that follows a server; a context manager that ends the connection and deletes the snapshot's file.
+    """Replica that follows a server; a context manager that ends the connection and lets the snapshot's file go.
 
     The server counts it among its replicas: WAIT and min-replicas-to-write count its acknowledgements. Acknowledged is
     a transaction whose successor was asked for.
@@ -54,7 +50,8 @@ class Replica:
         Args:
             connection: of the server; TLS as `databus.redis.replication.link` says.
             place: where to go on; None: a snapshot first.
-            folder: where the snapshot's file is written; the system's folder for temporary files by default.
+            folder: where the snapshot's file is written, which has no name there; the system's folder for temporary
+                files by default.
 
         Raises:
             RedisGapError: the server does not go on at the place.
@@ -64,7 +61,6 @@ class Replica:
         """
         self.snapshot: RdbFile | None = None
         self._acknowledger: Acknowledger | None = None
-        self._folder: Path | None = None
         self._link = Link(connection)
         try:
             for words in (("capa", "eof"), ("capa", "psync2")):
@@ -73,9 +69,8 @@ class Replica:
         except BaseException:
             self.close()
             raise
-        self._outstanding: int | None = None
         self._commands = CommandReader(self._link.reader, begun, asked=self._acknowledge)
-        self._acknowledger = Acknowledger(self._link, self._handled)
+        self._acknowledger = Acknowledger(self._link, lambda: self._commands.handled)
 
     @property
     def place(self) -> Place:
@@ -83,29 +78,23 @@ class Replica:
         return self._commands.place
 
     def transactions(self) -> Iterator[Transaction]:
-        """Yield transactions as the server commits them, for ever; one that comes out is whole.
+        """Return transactions as the server commits them, for ever; one that comes out is whole.
+
+        A loop that was left may be gone on with in another one.
 
         Raises:
             SourceUnavailableError: the connection ends. Go on with a new replica at the last place.
             RedisStreamError: what comes is no command.
         """
-        stream = self._commands.transactions()
-        while True:
-            before = self.place.offset
-            transaction = next(stream)
-            self._outstanding = before
-            yield transaction
-            self._outstanding = None
+        return self._commands.transactions()
 
     def close(self) -> None:
-        """End the connection, and delete the snapshot's file; safe to call twice, and while another thread reads."""
+        """End the connection, and let the snapshot's file go; safe to call twice, and while another thread reads."""
         self._link.close()
         if self._acknowledger is not None:
             self._acknowledger.stop()
         if self.snapshot is not None:
             self.snapshot.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -113,24 +102,19 @@ class Replica:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _handled(self) -> int:
-        """Return the offset up to which everything was handled."""
-        outstanding = self._outstanding
-        return self.place.offset if outstanding is None else outstanding
-
     def _acknowledge(self) -> None:
         if self._acknowledger is not None:
             self._acknowledger.now()
 
     def _begin(self, folder: str | PathLike[str] | None) -> Place:
+        file = nameless_file(self._link, folder)
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="databus-redis-", dir=folder))
-        except OSError as error:
-            raise not_written(self._link, folder or tempfile.gettempdir(), error) from None
-        path = self._folder / "snapshot.rdb"
-        replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
-        save_snapshot(self._link, path)
-        self.snapshot = RdbFile(path)
+            replid, offset = self._resynced(self._link.ask("PSYNC", "?", "-1"))
+            save_snapshot(self._link, file, folder)
+            self.snapshot = RdbFile(f"snapshot of {self._link.name}", file)
+        except BaseException:
+            file.close()
+            raise
         # A server that is a replica itself passes on a stream that it did not write: no SELECT comes first.
         database = self.snapshot.fields.get("repl-stream-db", b"0")
         return Place(replid, offset, int(database) if database.isdigit() else 0)
@@ -192,7 +176,7 @@ PERIOD_S = 1.0
 
 
 class Acknowledger:
-    """Thread that sends REPLCONF ACK each second until it is stopped or the connection ends."""
+    """Thread that sends REPLCONF ACK each second until it is stopped or the connection ends, which the reader tells."""
 
     def __init__(self, link: Link, offset: Callable[[], int]):
         """Begin; `offset` says up to where the stream was handled, and is called from the thread."""
@@ -203,9 +187,13 @@ class Acknowledger:
         self._thread.start()
 
     def now(self) -> None:
-        """Send one at once; a connection that has ended is the reader's to tell."""
-        with suppress(SourceUnavailableError):
+        """Send one at once; where that fails it was the last."""
+        if self._stop.is_set():
+            return
+        try:
             self._link.send("REPLCONF", "ACK", str(self._offset()))
+        except SourceError:
+            self._stop.set()
 
     def stop(self) -> None:
         """End the thread, and wait until it has; its link is to be closed before."""

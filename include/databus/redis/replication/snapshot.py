@@ -1,12 +1,15 @@
 """Snapshot of a full synchronisation: copied to a file at the connection's speed, before anything of it is parsed.
 
+The file has no name in its folder, so it goes with the process, however that ends.
+
 Source: Redis 7.0 `replication.c` (`readSyncBulkPayload`): `$LENGTH` and so many bytes, or `$EOF:MARK` and bytes up to
 the mark.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import tempfile
+from os import PathLike
 from typing import BinaryIO
 
 from databus.core.errors.redis import RedisStreamError
@@ -16,8 +19,20 @@ from databus.redis.replication.link import Link
 _MARK_BYTES = 40
 
 
-def save_snapshot(link: Link, path: Path) -> None:
-    """Copy the snapshot that a server sends next to a file.
+def nameless_file(link: Link, folder: str | PathLike[str] | None) -> BinaryIO:
+    """Return an open file without a name in a folder, by default that for temporary files.
+
+    Raises:
+        SourceError: the folder cannot take it.
+    """
+    try:
+        return tempfile.TemporaryFile(prefix="databus-redis-", dir=folder)
+    except OSError as error:
+        raise _not_written(link, folder, error) from None
+
+
+def save_snapshot(link: Link, file: BinaryIO, folder: str | PathLike[str] | None) -> None:
+    """Copy the snapshot that a server sends next to a file, which stands at its beginning then.
 
     Raises:
         SourceUnavailableError: the connection ends before.
@@ -27,21 +42,20 @@ def save_snapshot(link: Link, path: Path) -> None:
     while not (head := link.line()):
         pass
     try:
-        with path.open("xb") as file:
-            if head.startswith(b"$EOF:") and len(head) == 5 + _MARK_BYTES:
-                _copy_to_mark(link, head[5:], file)
-            elif head.startswith(b"$") and head[1:].isdigit():
-                _copy(link, int(head[1:]), file)
-            else:
-                raise RedisStreamError(f"{link.name} sends {head[:40]!r} where a snapshot was to begin")
+        if head.startswith(b"$EOF:") and len(head) == 5 + _MARK_BYTES:
+            _copy_to_mark(link, head[5:], file)
+        elif head.startswith(b"$") and head[1:].isdigit():
+            _copy(link, int(head[1:]), file)
+        else:
+            raise RedisStreamError(f"{link.name} sends {head[:40]!r} where a snapshot was to begin")
+        file.seek(0)
     except OSError as error:
-        raise not_written(link, path, error) from None
+        raise _not_written(link, folder, error) from None
 
 
-def not_written(link: Link, place: object, error: OSError) -> SourceError:
-    """Return the error of a file or folder that cannot take a snapshot."""
+def _not_written(link: Link, folder: str | PathLike[str] | None, error: OSError) -> SourceError:
     return SourceError(
-        f"{link.name}: the snapshot cannot be written to {place}: {error}",
+        f"{link.name}: the snapshot cannot be written to {folder or tempfile.gettempdir()}: {error}",
         hint="Give a folder with room for an RDB file of the server.",
         code="redis_snapshot_file",
     )

@@ -107,12 +107,18 @@ class Faults:
         log: its log.
         context: its flow; None for a source of no flow, whose faults this object alone remembers.
         now: clock.
+        head: number of the last transaction that is there; None for a log that is there whole.
     """
 
     def __init__(
-        self, log: MockLog, context: FlowContext | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        log: MockLog,
+        context: FlowContext | None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        head: Callable[[], int] | None = None,
     ):
         self._log, self._now = log, now
+        self._head = head or (lambda: log.last)
         self._flow = context.flow if context is not None else "FLOW"
         self._looks = context is not None and context.staged != ""
         self._memory = FaultMemory.of(context)
@@ -126,7 +132,12 @@ class Faults:
     @property
     def earliest(self) -> int:
         """Number of the last transaction before what the log still has from its beginning on."""
-        return max((end for _, begin, end in self._holes if begin == 0), default=0)
+        head = self._head()
+        return max((end for _, begin, end in self._holes if begin == 0 and end <= head), default=0)
+
+    def next_readable(self, place: int) -> int:
+        """Return the first transaction behind another one whose presence shows what follows: rows, or a whole gap."""
+        return max((behind for _, begin, behind in self._holes if begin <= place < behind), default=place + 1)
 
     def cut(self, start: int, end: int) -> int:
         """Return where a range ends at the latest, so that the next one begins at a fault."""
@@ -134,18 +145,24 @@ class Faults:
         return min((place for place in places if start < place < end), default=end)
 
     def check(self, place: int, end: int | None = None) -> None:
-        """Look whether reading can go on behind a transaction, up to another one.
+        """Look whether reading can go on behind a transaction, up to another one; an absence does not begin by it.
+
+        What is missing is a gap once all of it is past: before, nobody could go on behind it.
 
         Raises:
             OffsetPurgedError: the log from there on is gone.
             SourceUnavailableError: the source is away.
         """
-        for fault, begin, behind in self._holes:
-            if begin <= place < behind or (end is not None and place < begin < end):
-                raise self._purged(fault, place, behind)
-        for fault, at in self._of("away"):
-            if at == place:
-                self._meet_absence(fault)
+        self._check(place, end, begins=False)
+
+    def meet(self, place: int, end: int | None = None) -> None:
+        """Check as `check` does, for a run that reads on: an absence begins when it is met.
+
+        Raises:
+            OffsetPurgedError: the log from there on is gone.
+            SourceUnavailableError: the source is away.
+        """
+        self._check(place, end, begins=not self._looks)
 
     def of_attempt(self, first: int, last: int) -> tuple[SplitFault, ...]:
         """Return the faults that this attempt to read a range meets; the next one meets one of each less."""
@@ -175,12 +192,22 @@ class Faults:
         error.missing = OffsetRange(SequenceOffset(place), SequenceOffset(behind))
         return error
 
-    def _meet_absence(self, fault: MockFault) -> None:
+    def _check(self, place: int, end: int | None, *, begins: bool) -> None:
+        head = self._head()
+        for fault, begin, behind in self._holes:
+            inside = begin <= place < behind or (end is not None and place < begin < end)
+            if inside and behind <= head:
+                raise self._purged(fault, place, behind)
+        for fault, at in self._of("away"):
+            if at == place:
+                self._check_absence(fault, begins=begins)
+
+    def _check_absence(self, fault: MockFault, *, begins: bool) -> None:
         met = self._memory.read()
         since = met.get(_name(fault))
         now = self._now()
         if since is None:
-            if self._looks:
+            if not begins:
                 return
             since = now.isoformat()
             self._memory.write(met | {_name(fault): since})

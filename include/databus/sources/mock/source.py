@@ -39,7 +39,7 @@ class MockSource:
 
     def __init__(self, spec: Mock, context: FlowContext | None = None):
         self._spec, self._log = spec, log_of(spec)
-        self._faults = Faults(self._log, context)
+        self._faults = Faults(self._log, context, head=self._head)
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Find nothing wrong, but for a start past the end, or at a fault of the script."""
@@ -79,6 +79,8 @@ class MockSource:
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Return the next range; waits up to `limit.max_seconds` for a transaction when the source has a rate.
 
+        In front of a gap it waits for the gap's end: a place past the end of the log could not be gone on from.
+
         Raises:
             OffsetInvalidError: `after` is past the end of the log.
             OffsetPurgedError, SourceUnavailableError: by the script.
@@ -87,12 +89,13 @@ class MockSource:
         if start > self._head():
             raise OffsetInvalidError(f"mock: {after} is past the end of the log, {self._head()}")
         deadline = time.monotonic() + limit.max_seconds
-        while (head := self._head()) == start:
+        awaited = self._faults.next_readable(start)
+        while (head := self._head()) < awaited:
             left = deadline - time.monotonic()
             if left <= 0 or start == self._log.last:
                 return None
-            time.sleep(max(0.001, min(left, _LONGEST_NAP_S, self._log.commit_ms(start + 1) / 1000 - time.time())))
-        self._faults.check(start)
+            time.sleep(max(0.001, min(left, _LONGEST_NAP_S, self._log.commit_ms(awaited) / 1000 - time.time())))
+        self._faults.meet(start)
         per = self._spec.rows_per_transaction
         most = max(1, min(math.ceil(limit.max_rows / per), limit.max_bytes // (per * self._spec.row_bytes)))
         end = self._faults.cut(start, min(head, start + most))
@@ -107,7 +110,7 @@ class MockSource:
         """
         if _number(planned.end) > self._head():
             raise OffsetInvalidError(f"mock: {planned.end} is past the end of the log, {self._head()}")
-        self._faults.check(_number(planned.start), _number(planned.end))
+        self._faults.meet(_number(planned.start), _number(planned.end))
         return self._describe(planned)
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[MockSplit]:

@@ -209,10 +209,11 @@ def limited(start: Started) -> RedisServer:
     return start(repl_backlog_size="16kb", client_output_buffer_limit="replica 1mb 1mb 1")
 
 
-def write_much(client: Client) -> None:
+def write_much(client: Client, then: Callable[[int], None] = lambda _: None) -> None:
     """Write several times what a server of `limited` keeps, and the buffers of a connection take."""
     for number in range(40):
         client("SET", f"much{number}", "x" * 500_000)
+        then(number)
 
 
 def test_a_snapshot_that_takes_longer_than_the_server_keeps_ends_in_a_gap(start: Started) -> None:
@@ -240,7 +241,7 @@ def test_a_stream_that_is_read_beside_the_snapshot_is_not_cut(start: Started) ->
 
         taking = threading.Thread(target=take)
         taking.start()
-        write_much(client)
+        write_much(client, lambda number: until_true(lambda: waiting.qsize() > number or not taking.is_alive()))
         client("SET", "the end", b"over")
         taking.join()
         assert [key.name for key in replica.snapshot] == [b"before"]

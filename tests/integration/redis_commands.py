@@ -137,7 +137,7 @@ def random_commands(seed: int, count: int) -> Iterator[tuple[Word, ...]]:
                 ("ZPOPMIN", f"z{key}"), ("XADD", f"x{key}", "MAXLEN", 50, "*", word, number),
                 ("INCRBYFLOAT", "f", "0.25"),
                 ("EVAL", SCRIPT, 2, f"n{key}", f"l{key}", word), ("PEXPIRE", f"s{key}", 10_000_000),
-                # Of a name of its own: the copy expires it by its own clock, and what is done to it later would find none.
+                # A name of its own: the copy expires it by its own clock, so what came later would find none.
                 ("PSETEX", f"brief{key}", 1, word),
                 ("COPY", f"h{key}", f"copy{key}", "REPLACE"), ("DEL", f"z{key}"),
             ]

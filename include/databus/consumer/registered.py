@@ -84,7 +84,7 @@ def _singles(schema: Any) -> frozenset[str]:
     if not isinstance(schema, dict):
         return frozenset()
     fields = schema.get("fields", ())
-    found = {each["name"] for each in fields if "float" in _plain(each["type"])}
+    found = frozenset(each["name"] for each in fields if "float" in _plain(each["type"]))
     return found | _singles(schema.get("type")).union(*(_singles(each["type"]) for each in fields))
 
 

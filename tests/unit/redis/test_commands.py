@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -135,14 +136,14 @@ def test_a_transaction_is_handled_when_the_next_one_is_asked_for() -> None:
     class Watched(CommandReader):
         """Notes what was handled whenever the place moves, as another thread may see it."""
 
-        def __setattr__(self, name: str, value: object) -> None:
+        def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
             if name == "place" and hasattr(self, "handled"):
                 during.append((self.handled, value.offset))
 
     reader = Watched(pieces, START)
     assert reader.handled == 1000
-    stream = reader.transactions()
+    stream: Any = reader.transactions()
     first = next(stream).place.offset
     assert (reader.handled, reader.place.offset) == (1000 + len(ping), first)
     assert all(handled <= 1000 + len(ping) for handled, _ in during)

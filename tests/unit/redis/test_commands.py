@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -135,7 +136,7 @@ def test_a_transaction_is_handled_when_the_next_one_is_asked_for() -> None:
     class Watched(CommandReader):
         """Notes what was handled whenever the place moves, as another thread may see it."""
 
-        def __setattr__(self, name: str, value: object) -> None:
+        def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
             if name == "place" and hasattr(self, "handled"):
                 during.append((self.handled, value.offset))
@@ -148,7 +149,7 @@ def test_a_transaction_is_handled_when_the_next_one_is_asked_for() -> None:
     assert all(handled <= 1000 + len(ping) for handled, _ in during)
     second = next(stream).place.offset
     assert reader.handled == first + len(ping)
-    stream.close()
+    del stream
     assert reader.handled == first + len(ping)
     with pytest.raises(SourceUnavailableError):
         next(reader.transactions())

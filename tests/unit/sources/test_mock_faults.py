@@ -166,6 +166,7 @@ def test_a_gap_of_a_log_that_grows_is_met_once_its_end_is_there(
     begin, at_once = SequenceOffset(at_row // 10), Batching(max_wait=timedelta(milliseconds=1))
     now[0] += 1 + at_row / 10
     head = source.latest_offset()
+    assert isinstance(head, SequenceOffset)
     assert begin.sequence < head.sequence < begin.sequence + 3
     for start in (begin, head):
         assert source.plan(start, at_once) is None

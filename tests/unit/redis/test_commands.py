@@ -149,7 +149,7 @@ def test_a_transaction_is_handled_when_the_next_one_is_asked_for() -> None:
     assert all(handled <= 1000 + len(ping) for handled, _ in during)
     second = next(stream).place.offset
     assert reader.handled == first + len(ping)
-    stream.close()
+    del stream
     assert reader.handled == first + len(ping)
     with pytest.raises(SourceUnavailableError):
         next(reader.transactions())

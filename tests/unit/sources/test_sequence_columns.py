@@ -15,7 +15,12 @@ from databus.sources.sequence_table import columns
 
 @pytest.fixture
 def reflected(monkeypatch: pytest.MonkeyPatch) -> columns.Columns:
-    kinds = {"id": mysql.BIGINT(), "created_at": mysql.DATETIME(fsp=6), "f": mysql.DOUBLE(), "r": mysql.REAL()}
+    kinds: dict[str, Any] = {
+        "id": mysql.BIGINT(),
+        "created_at": mysql.DATETIME(fsp=6),
+        "f": mysql.DOUBLE(),
+        "r": mysql.REAL(),
+    }
     kinds |= {"s": mysql.SET("red", "green"), "e": mysql.ENUM("small", "large"), "m": mysql.DECIMAL(12, 2)}
     inspector = MagicMock()
     inspector.get_columns.return_value = [

@@ -406,28 +406,6 @@ class TestMysql:
         assert [row["tag"] for row in rows_of(source, source.plan(SequenceOffset(0), EVERYTHING))] == ["xa", "quick"]
         source.close()
 
-    def test_a_session_that_ends_its_own_younger_xa_transaction_holds_nothing_back(self, outbox: Outbox) -> None:
-        source = outbox.open()
-        xid = f"'{outbox.name}'"
-        with outbox.transaction() as slow:
-            slow.exec_driver_sql(outbox.insert("slow"))
-            outbox.sql(outbox.insert("quick"))
-            assert source.plan(SequenceOffset(0), IMPATIENT) is None
-            slow.commit()
-        with outbox.transaction() as younger, outbox.transaction() as locking:
-            younger.execution_options(isolation_level="AUTOCOMMIT")
-            for statement in (f"XA START {xid}", outbox.insert("xa"), f"XA END {xid}", f"XA PREPARE {xid}"):
-                younger.exec_driver_sql(statement)
-            locking.exec_driver_sql("FLUSH TABLES WITH READ LOCK")
-            ending = threading.Thread(target=younger.exec_driver_sql, args=(f"XA COMMIT {xid}",))
-            ending.start()
-            time.sleep(0.3)
-            plan = source.plan(SequenceOffset(0), IMPATIENT)
-            locking.exec_driver_sql("UNLOCK TABLES")
-            ending.join()
-        assert [row["tag"] for row in rows_of(source, plan)] == ["slow", "quick"]
-        source.close()
-
     def test_numbers_that_begin_again_are_refused_though_there_are_rows(self, outbox: Outbox) -> None:
         source = outbox.open()
         outbox.sql(*[outbox.insert()] * 5)

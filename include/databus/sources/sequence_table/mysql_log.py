@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 _READS = ("SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY")
 _WRITERS = sa.text(
     "SELECT CONCAT_WS(':', l.owner_thread_id, l.owner_event_id, l.object_instance_begin), "
-    "t.thread_id IS NULL OR t.type = 'BACKGROUND' OR "
-    "(COALESCE(t.processlist_info, '') REGEXP '(^|[^a-zA-Z0-9_])[xX][aA]([^a-zA-Z0-9_]|$)' "
-    "AND COALESCE(l.owner_event_id >= (SELECT MAX(s.event_id) FROM performance_schema.events_statements_current s "
-    "WHERE s.thread_id = l.owner_thread_id), TRUE)) "
+    "t.thread_id IS NULL OR t.type = 'BACKGROUND' "
     "FROM performance_schema.metadata_locks l "
     "LEFT JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id "
     "WHERE l.object_type = 'TABLE' AND l.object_schema = :schema AND l.object_name = :name "
     "AND l.lock_type NOT IN :reads"
 ).bindparams(sa.bindparam("reads", _READS, expanding=True))
-"""Who holds a lock to write, and whether it may be a prepared transaction that has changed hands: one whose session has
-ended, that was recovered at a restart, or that another session ends by XA COMMIT, in which statement the lock was taken
-then. Its lock is a copy, with a name of its own."""
+"""Who holds a lock to write, and whether it has no session any more: a prepared transaction, of any age."""
+
+_PREPARED = sa.text(
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_xa_prepare', 'Com_xa_commit', 'Com_xa_rollback') AND Value > 0"
+)
+"""Rows where transactions were prepared. Such a one changes hands: its lock is copied, with a name of its own."""
 
 _COPIED_S = 0.01
 """A lock that is copied while the locks are listed may be missed; the next list, so much later, has it."""
@@ -75,6 +75,7 @@ class MysqlLog(NumberedLog):
             writers = list(session.execute(_WRITERS, self._of).all())
             time.sleep(_COPIED_S)
             writers += session.execute(_WRITERS, self._of).all()
+            prepared = bool(session.execute(_PREPARED).all())
             if lost := session.execute(_LOST).all():
                 raise self._setting(
                     f"{', '.join(f'{name}={value}' for name, value in lost)}: locks are missing in "
@@ -82,7 +83,7 @@ class MysqlLog(NumberedLog):
                     "Raise performance_schema_max_metadata_locks and performance_schema_max_thread_instances.",
                 )
         names = [str(name) for name, _ in writers]
-        return self._decided.look(newest, names, [str(name) for name, copied in writers if copied])
+        return self._decided.look(newest, names, [str(name) for name, alone in writers if alone or prepared])
 
     def require_there(self, place: Offset) -> None:
         """Refuse a number that was never reached, or that is to be handed out again."""

@@ -7,10 +7,9 @@ import binascii
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from databus.core.errors.stream import StreamRequestError, StreamTooLargeError
 
@@ -24,8 +23,9 @@ _FIELDS = frozenset({"key", "value", "text", "base64", "partition", "headers"})
 _OF_VALUE = ("value", "text", "base64")
 
 
-class StreamRecord(NamedTuple):
-    """Record to be written; a tuple, which is made in a tenth of the time of a frozen dataclass.
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """Record to be written.
 
     Attributes:
         value: bytes; None deletes the key in a compacted topic.
@@ -37,7 +37,7 @@ class StreamRecord(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     partition: int = -1
-    headers: Headers = ()
+    headers: Headers = field(default=())
 
     @property
     def size(self) -> int:
@@ -83,7 +83,7 @@ def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: i
         number = next(n for n, line in enumerate(lines, 1) if len(line) + len(key or b"") == longest)
         raise too_large(number, longest, bounds.record_bytes)
     _check_size(sum(map(len, lines)) + len(lines) * len(key or b""), bounds)
-    return list(map(StreamRecord, lines, repeat(key), repeat(partition)))
+    return [StreamRecord(line, key, partition) for line in lines]
 
 
 def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[StreamRecord]:

@@ -340,10 +340,6 @@ class Doubling:
 
     none: float = math.nan
 
-    @property
-    def places(self) -> bool:
-        return False
-
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         return rows
 

@@ -164,7 +164,7 @@ class Chart(Answer):
 
 
 class Since(Answer):
-    """Time since when a definition is in use."""
+    """Since when a definition is in use."""
 
     since: datetime
     batch: int

@@ -1,1 +1,0 @@
-"""Quarantine in SQL: rows held back, their causes, and the batches that have some."""

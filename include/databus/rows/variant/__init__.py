@@ -1,1 +1,0 @@
-"""VARIANT: row images in the binary encoding of Spark and Parquet."""

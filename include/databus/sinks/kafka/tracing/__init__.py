@@ -1,1 +1,0 @@
-"""Tracing in topics: Kafka records that carry a change, and the row images in them."""

@@ -53,7 +53,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest test-python
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror faults-snapshot mutants lint format docker-check kubernetes-check charts-check bench bench-decode bench-e2e bench-catchup bench-snapshot bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan docs coverage test-lowest test-python
 test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
@@ -145,6 +145,9 @@ kubernetes-check: $(TOOLS)/helm ## Charts and values of docker/kubernetes by hel
 	    --schemas "$$(echo $(CURDIR)/$(TOOLS)/venv/lib/python*/site-packages/kubernetes_validate)/kubernetes-json-schema/v$(KUBERNETES)-local-strict" \
 	    --kubernetes-version $(KUBERNETES) $(if $(AIRFLOW_CHART),--airflow-chart "$(AIRFLOW_CHART)")
 
+charts-check: setup ## Dashboards and Prometheus rules by promtool (on the PATH, or PROMTOOL=; Debian: package prometheus)
+	$(BIN)/python docker/check_charts.py --promtool "$(or $(PROMTOOL),promtool)"
+
 bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
 	$(BIN)/databus bench decode $(ARGS)
 
@@ -174,9 +177,12 @@ bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000
 
 bench: bench-e2e ## The same as bench-e2e
 
-.PHONY: reference screenshots
+.PHONY: reference charts screenshots
 reference: setup ## Write the pages of docs/reference from the code (a unit test compares them)
 	$(BIN)/python -m tests.reference
+
+charts: setup ## Write dashboards and Prometheus rules from databus.observe.charts (a unit test compares them)
+	$(BIN)/python -m databus.observe.charts docker
 
 screenshots: setup java ui ## Pictures of the pages in light and dark into docs/screenshots, from a real Airflow with a flow that runs (needs Chromium)
 	mkdir -p docs/screenshots

@@ -34,7 +34,7 @@ from databus.core.batches.report import BatchReport
 from databus.core.flow_specs import CheckSpec, SinkSpec, TransformSpec
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import HistoryEntry
-from databus.core.state.ledger import build
+from databus.core.state.ledger_chain import build
 from databus.core.times import SystemClock
 from databus.runtime.batch import run_batch
 from databus.runtime.context import RunIdentity, Services, open_session

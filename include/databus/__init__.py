@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from databus.sinks.noop import Noop as Noop
     from databus.sinks.simple import SimpleSink as SimpleSink
     from databus.sources.kafka.spec import KafkaTopics as KafkaTopics
+    from databus.sources.mock.fault import MockFault as MockFault
     from databus.sources.mock.spec import Mock as Mock
     from databus.sources.mysql.row_filters import HashPartition as HashPartition
     from databus.sources.mysql.row_filters import ModuloPartition as ModuloPartition
     from databus.sources.mysql.row_filters import RangePartition as RangePartition
     from databus.sources.mysql.snapshot_options import SnapshotOptions as SnapshotOptions
     from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
+    from databus.sources.sequence_table.spec import SequenceTable as SequenceTable
     from databus.sources.simple import SimpleSource as SimpleSource
     from databus.transforms.add_column import AddColumn as AddColumn
     from databus.transforms.cast import Cast as Cast
@@ -90,6 +92,7 @@ __all__ = [
     "Mirror",
     "MirrorTopics",
     "Mock",
+    "MockFault",
     "ModuloPartition",
     "MysqlBinlog",
     "Noop",
@@ -101,6 +104,7 @@ __all__ = [
     "RenameColumns",
     "Route",
     "Schema",
+    "SequenceTable",
     "SimpleSink",
     "SimpleSource",
     "SnapshotOptions",

@@ -19,6 +19,7 @@ SOURCES = {
     "mysql_binlog": "databus.sources.mysql.spec:MysqlBinlog",
     "kafka": "databus.sources.kafka.spec:KafkaTopics",
     "mock": "databus.sources.mock.spec:Mock",
+    "sequence_table": "databus.sources.sequence_table.spec:SequenceTable",
 }
 TRANSFORMS = {
     "filter": "databus.transforms.filter:Filter",
@@ -67,6 +68,7 @@ PARTS = {
     "ModuloPartition": "databus.sources.mysql.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.mysql.row_filters:HashPartition",
     "SnapshotOptions": "databus.sources.mysql.snapshot_options:SnapshotOptions",
+    "MockFault": "databus.sources.mock.fault:MockFault",
     "Expectations": "databus.core.expectations:Expectations",
     "SimpleSink": "databus.sinks.simple:SimpleSink",
     "SimpleSource": "databus.sources.simple:SimpleSource",

@@ -13,7 +13,8 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.checkpoint import HistoryEntry, ReplacedOutputs
-from databus.core.state.ledger import Ledger, build
+from databus.core.state.ledger import Ledger
+from databus.core.state.ledger_chain import build
 from databus.records import tables as t
 from databus.records.ledger.merged_pages import MergedPages
 from databus.records.ledger.pages import LedgerPages

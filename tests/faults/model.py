@@ -36,7 +36,7 @@ from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import Epoch, merged_slots
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
-from databus.runtime.batch_sizing import Pace
+from databus.runtime.pacing.batch_sizing import Pace
 from databus.runtime.plan import PlannedBatch
 from tests.faults.model_closing import Closings
 from tests.faults.model_state import (

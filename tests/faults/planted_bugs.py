@@ -200,7 +200,7 @@ def _plan_of_another_in_flight(plant: Callable[[Any, str, Any], None]) -> None:
 
 def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import batch
-    from databus.runtime.batch_sizing import Pace
+    from databus.runtime.pacing.batch_sizing import Pace
 
     right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move  # type: ignore[attr-defined]
     held: list[Any] = []
@@ -346,7 +346,7 @@ def _range_ends_early(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _cursor_stays(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.runtime.snapshot_turns import SnapshotTurns
+    from databus.runtime.pacing.snapshot_turns import SnapshotTurns
 
     right = SnapshotTurns.plan
 

@@ -16,7 +16,7 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.registry import flow_from_json
 from databus.runtime.beside import replay as replay_module
 from databus.runtime.context import RunIdentity

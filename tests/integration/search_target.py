@@ -16,7 +16,7 @@ from databus.core.connections import Connection
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema
-from databus.rows.variant import VARIANT
+from databus.rows.variant.images import VARIANT
 from databus.sinks.elasticsearch.client import connect
 from databus.sinks.elasticsearch.sink import ElasticsearchSink
 from databus.sinks.elasticsearch.spec import Elasticsearch

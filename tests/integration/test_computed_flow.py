@@ -32,7 +32,7 @@ from databus.core.flow_specs import TransformSpec
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from databus.records.reports import quarantined
 from databus.runtime import batch as stages
 from databus.runtime.context import RunIdentity

@@ -23,8 +23,8 @@ from databus.core.errors import (
 )
 from databus.core.positions.offsets import BinlogOffset, Ordering
 from databus.sources.mysql.server import Flavor, MysqlServer
-from databus.sources.mysql.snapshot.consistent_view import XA_COMMIT_S, ConsistentView, after_reads
-from databus.sources.mysql.snapshot.read_lock import LONG_STATEMENT_S
+from databus.sources.mysql.snapshot.views.consistent_view import XA_COMMIT_S, ConsistentView, after_reads
+from databus.sources.mysql.snapshot.views.read_lock import LONG_STATEMENT_S
 from tests.contract.source_contract import EVERYTHING
 from tests.integration.binlog_shop import Shop
 from tests.integration.logged_not_visible import begin_insert, held_commits

@@ -25,6 +25,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from databus import Filter, Flow, Hash, Kafka, Mask, MysqlBinlog, NotNull, RenameColumns, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.consumer import Changes
 from databus.core.errors import ConfigError
 from databus.core.errors.sink import SinkSchemaError
 from databus.core.findings import Level
@@ -33,7 +34,7 @@ from databus.ops.health.doctor import examine_flow
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from databus.registry import flow_from_json
 from databus.runtime.context import RunIdentity
 from databus.sandbox import Sandbox, SandboxOptions
@@ -149,6 +150,14 @@ def test_values_of_all_types_tombstones_and_what_a_check_holds_back(
     assert second[1]["after"]["__flags"]["id"] == "absent"
     assert "note" not in second[1]["after"]["__flags"]
     assert len(records) == 5
+    registry = f"http://{world.sandbox.address('apicurio')}{PATH}"
+    with Changes(world.sandbox.address("kafka"), shop.topic, registry=registry, until_end=True) as changes:
+        seen = list(changes)
+    assert sorted(change.op for change in seen) == ["c", "c", "d", "u"]
+    (first,) = [change for change in seen if change.key == {"id": Decimal(18446744073709551615)}]
+    assert first.after == {name: column for name, column in value["after"].items() if name != "__flags"}
+    (changed,) = [change for change in seen if change.op == "u"]
+    assert (changed.key, changed.before, changed.after) == ({"id": 2}, {"id": 2}, {"note": "b"})
     reader = shop.sink.tracing(world.connections)
     with closing(reader):
         (found,) = reader.newest([f"{shop.topic}[0]", f"{shop.topic}[1]"], '{"id":18446744073709551615}', "")

@@ -13,7 +13,7 @@ from databus import Batching, Elasticsearch, Filter, Flow, InRange, Kafka, Kafka
 from databus.demo.consumers import index_documents
 from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from tests.integration.conftest import Started, World
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_target import consume

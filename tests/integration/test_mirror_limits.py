@@ -13,7 +13,7 @@ from databus.binlog.segments.large_values import read_large_value
 from databus.core.errors import RecordRejectedError
 from databus.ops.quarantine.show import select
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld, caught_up, records
 from tests.integration.mirrors import mirror_of

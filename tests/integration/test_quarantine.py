@@ -23,7 +23,7 @@ from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

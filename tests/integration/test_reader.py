@@ -146,8 +146,12 @@ def test_files_and_dump_give_what_select_gives(server: Server, piece_bytes: int)
 
 
 def test_reading_goes_on_where_it_ended(server: Server) -> None:
-    with server.read("earliest") as log:
-        list(log)
+    for _ in range(10):
+        with server.read("earliest") as log:
+            list(log)
+        if f"{log.file}:{log.position}" == server.head():
+            break
+        # MariaDB writes its checkpoint some time behind what was committed.
     assert f"{log.file}:{log.position}" == server.head()
     server.sql("INSERT INTO reader.t VALUES (7001, 'later', 0)")
     (row,) = rows_of(server.read(f"{log.file}:{log.position}"))

@@ -24,7 +24,7 @@ from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
 from databus.records.overview import overview
 from databus.records.provenance import Provenance
 from databus.records.quality.result import evaluate_run
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
 from databus.records.recorder import SqlRecorder

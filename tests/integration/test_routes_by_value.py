@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,15 +29,17 @@ from databus.ops.services import open_services
 from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.ops.validation.validate import ValidationRequest, validate
-from databus.records.quarantine import HeldRow, Selection
+from databus.records.quarantine.rows import HeldRow, Selection
 from databus.rows.murmur2 import murmur2
 from databus.runtime.context import RunIdentity, Services
+from databus.runtime.live import lane as live_lane
 from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.shop_flow import KEYS
 from tests.integration.statements import run_sql
 from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, killable, writing
+from tests.integration.test_live_lane import Window, counted
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -148,7 +151,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
         told = preview(regions.flow, services)
         counted = dry_run(regions.flow, services, world.spark(regions.name), regions.identity())
     assert told.outputs["kafka"] == ("eu", "us", f"{database}.other")
-    assert told.lanes["*"].startswith("Spark, because transform route by CASE")
+    assert told.lanes == {f"{database}.orders": "direct", f"{database}.other": "direct"}
     assert sum(counted.sinks["elasticsearch"].values()) >= counted.tables[f"{database}.orders"].read
     regions.run()
     regions.assert_each_route_holds_its_rows()
@@ -236,6 +239,55 @@ def test_splits_and_chosen_keys_keep_order_per_key(world: World, database: str) 
     assert len(ids) == len(set(ids))
     with regions.services() as services:
         assert [str(problem) for problem in verify(regions.flow, services, None).problems] == []
+
+
+def test_a_live_window_places_rows_as_sparks_lane_does(
+    world: World, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records, keys, partitions and ids of each route, and what is held back."""
+    monkeypatch.setattr(live_lane, "_READY_WITHIN_S", 500.0)
+    regions = Regions(world, database)
+    sink = Kafka(conn_id="kafka_east", topic="{flow}.{route}", partitions=3, slots=2, tombstones=False)
+    route = Route(by="coalesce(region, 'none')", routes=("de", "us", "none"), tables=("*.orders",))
+    live = regions.flow.model_copy(
+        update={"mode": "live", "sinks": (sink,), "transforms": (KeyBy("v", tables=("*.orders",)), route), "checks": ()}
+    )
+    with counted(monkeypatch) as sizes:
+        window = Window(world, SimpleNamespace(flow=live, name=live.name), "live")  # type: ignore[arg-type] # all of it
+        try:
+            for number in range(1, 6):
+                regions.execute(f"REPLACE INTO orders VALUES ({90 + number}, 'us', NULLIF({number}, 3), 'a@b')")
+                regions.write(number, 12)
+                while sum(sizes) < number and window.batches < number:
+                    time.sleep(0.05)
+        finally:
+            window.stop()
+    world.run(live)
+    reference = live.model_copy(update={"name": f"{live.name}_spark", "lane": "spark", "mode": "standard"})
+    world.run(reference)
+
+    assert sizes
+    delivered = [
+        {name: placed(world, f"{flow.name}.{name}") for name in route.routes[:2]} for flow in (live, reference)
+    ]
+    assert delivered[0] == delivered[1]
+    assert any(event.endswith(".1") for records in delivered[0].values() for _, _, event, _ in records)
+    held = []
+    for flow in (live, reference):
+        regions.flow = flow
+        held.append({row.event_id: row.cause for row in regions.held().values()})
+    assert held[0] == held[1]
+    assert {"key_by_null(v)", "route(fr)"} <= set(held[0].values())
+
+
+def placed(world: World, topic: str) -> list[tuple[int, bytes, str, Any]]:
+    """Return partition, key, event id and value of each record, without what differs between two flows."""
+    found = []
+    for message in consume(world.sandbox.address("kafka"), topic):
+        value = json.loads(message.value())
+        del value["ts_ms"], value["source"]["name"]
+        found.append((message.partition(), message.key(), event_id(message), value))
+    return sorted(found, key=lambda each: each[0])
 
 
 def test_kills_between_the_copies_of_moved_rows(world: World, tmp_path: Path) -> None:

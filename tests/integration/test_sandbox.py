@@ -20,7 +20,9 @@ from databus.core.errors import SandboxError
 from databus.sandbox import Sandbox, ServerState, ServerStatus
 from databus.sandbox.process import identify, is_alive
 from databus.sandbox.versions import load_versions
+from tests.integration.changes_writer import make_topics
 from tests.integration.conftest import Started
+from tests.integration.kafka_target import consume
 from tests.ports import ports_from
 
 pytestmark = pytest.mark.integration
@@ -253,6 +255,21 @@ def test_servers_on_demand_answer_their_clients(tmp_path: Path) -> None:
     finally:
         demand.destroy()
     assert not any((tmp_path / "demand").glob("*/"))
+
+
+def test_servers_on_demand_take_records_over_http(tmp_path: Path) -> None:
+    demand = Sandbox(tmp_path / "http", ports_from=ports_from(24_600))
+    try:
+        demand.up(("kafka", "stream"))
+        make_topics(demand.address("kafka"), ("events", 1))
+        with urlopen(f"http://{demand.address('stream')}/v1/topics/events", data=b"one\ntwo\n") as answer:
+            assert json.load(answer)["records"] == 2
+        assert {m.value() for m in consume(demand.address("kafka"), "events")} == {b"one", b"two"}
+        demand.kill("stream", "server")
+        assert demand.restart("stream", "server").state is ServerState.RUNNING
+    finally:
+        demand.destroy()
+    assert not any((tmp_path / "http").glob("*/"))
 
 
 def test_another_process_sees_and_stops_them_and_nothing_else(servers: Sandbox) -> None:

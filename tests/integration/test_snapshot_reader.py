@@ -23,10 +23,11 @@ from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
-from databus.sources.mysql.snapshot import chunk_fit, chunk_planning, consistent_view, next_chunks, snapshot_reader
-from databus.sources.mysql.snapshot.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot import chunk_fit, chunk_planning, next_chunks, snapshot_reader
 from databus.sources.mysql.snapshot.snapshot_reader import SnapshotReader
 from databus.sources.mysql.snapshot.touched_keys import TouchedKeys
+from databus.sources.mysql.snapshot.views import consistent_view
+from databus.sources.mysql.snapshot.views.consistent_view import ConsistentView
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration

@@ -28,10 +28,11 @@ from databus.ops.decode.row_lines import plain_rows
 from databus.ops.services import open_services
 from databus.sources.mysql.replica_rules import REPLICA_SETTINGS, REPLICA_STATUS, replica_faults
 from databus.sources.mysql.server import MysqlServer, ask_known
-from databus.sources.mysql.snapshot import chunk_planning, replica_view, snapshot_reader
-from databus.sources.mysql.snapshot.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot import chunk_planning, snapshot_reader
 from databus.sources.mysql.snapshot.server_load import ServerLoad
-from databus.sources.mysql.snapshot.view_session import ViewSession
+from databus.sources.mysql.snapshot.views import replica_view
+from databus.sources.mysql.snapshot.views.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot.views.view_session import ViewSession
 from databus.sources.mysql.source import MysqlBinlogSource
 from tests.beside import beside
 from tests.integration.conftest import Started

@@ -20,7 +20,7 @@ from databus.core.state.plan import Plan
 from databus.ops.ledger.verify import verify
 from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
-from databus.records.quarantine import HeldRows
+from databus.records.quarantine.rows import HeldRows
 from databus.records.store import RecordStore
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.window_limits import WindowControl, WindowLimits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,13 +15,14 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors import SinkSettingError, StreamStateError
 from databus.kafka.client import ClientSettings
 from databus.rows.murmur2 import murmur2
 from databus.stream.body import StreamRecord
 from databus.stream.lane import Lane
 from databus.stream.options import StreamOptions
 from databus.stream.requests import WriteAnswer, WriteRequest
+from databus.stream.service import StreamService
 from databus.stream.topics import ServedTopics
 from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.changes_writer import make_topics
@@ -196,14 +198,23 @@ def test_a_refused_request_does_not_fail_its_neighbours(servers: str, topic: str
     assert values(servers, topic) == ["x"] * 9
 
 
-def test_a_state_topic_that_forgets_too_early_is_refused(serve: Callable[..., Served], topic: str) -> None:
+def test_a_state_topic_that_forgets_too_early_is_refused(
+    servers: str, serve: Callable[..., Served], topic: str
+) -> None:
     short = serve(producer_idle_s=86_400.0)
     assert short.write(topic, ["a"], producer="w", sequence=0).status_code == 200
     short.close()
     week = serve(name=short.service.options.name)
-    found = problem(week.write(topic, ["b"], producer="w", sequence=1), 404, "stream_topic")
+    found = problem(week.write(topic, ["b"], producer="w", sequence=1), 502, "stream_state")
     assert "retention.ms=86400000" in found["detail"]
     assert "retention.ms=604800000" in found["hint"]
+    name = week.service.options.name
+    for given, said in (({"lanes": 1}, "retention.ms=86400000"), ({"lanes": 3}, "1 partitions, and the service 3")):
+        anew = StreamService(ClientSettings("k", servers), StreamOptions(name=name, **given))
+        with pytest.raises(StreamStateError, match=said):
+            anew.check_state()
+    StreamService(ClientSettings("k", servers), StreamOptions(name=f"{name}.new")).check_state()
+    StreamService(ClientSettings("k", "127.0.0.1:1", timeout_s=1.0), StreamOptions(name=name)).check_state()
 
 
 def test_limits_are_named_before_anything_is_written(servers: str, serve: Callable[..., Served], topic: str) -> None:
@@ -253,6 +264,13 @@ def test_what_the_topic_would_refuse_is_refused_by_name(servers: str, serve: Cal
     make_topics(servers, (small, 1))
     set_topic(servers, small, max_message_bytes="2000")
     assert "max.message.bytes" in problem(service.write(small, ["x"]), 413, "stream_too_large")["hint"]
+    compacted = f"{topic}.keys"
+    make_topics(servers, (compacted, 1))
+    set_topic(servers, compacted, cleanup_policy="compact")
+    assert service.write(compacted, ["x"], key="k").status_code == 200
+    for sent in ({}, {"producer": "w", "sequence": 0}):
+        found = problem(service.write(compacted, ["x"], **sent), 400, "stream_request")
+        assert found["detail"].startswith(f"record 1 has no key, and topic {compacted} is compacted")
 
 
 def test_a_full_service_says_when_to_come_again(serve: Callable[..., Served], topic: str) -> None:
@@ -302,6 +320,33 @@ def test_with_the_brokers_away_nothing_is_acknowledged(servers: str, serve: Call
         assert until_written(service, topic, ["a"], "w", 0)["repeated"] is True
     came = Counter(values(servers, topic))
     assert [came[line] for line in ("a", "p", "w1")] == [1, 1, 1]
+
+
+def test_an_idle_instance_learns_that_another_has_taken_over(serve: Callable[..., Served], topic: str) -> None:
+    old = serve(confirm_s=0.2)
+    assert old.write(topic, ["a"], producer="w", sequence=0).status_code == 200
+    new = serve(name=old.service.options.name, confirm_s=0.2)
+    assert new.write(topic, ["b"], producer="w", sequence=1).status_code == 200
+    wait_until(lambda: old.http.get("/health").status_code == 503, "the old instance to notice")
+    assert new.write(topic, ["c"], producer="w", sequence=2).status_code == 200
+    assert new.http.get("/health").status_code == 200
+
+
+def test_a_client_that_takes_nothing_is_cut_off(serve: Callable[..., Served], topic: str) -> None:
+    service = serve(body_s=1.0, record_bytes=4_000_000, batch_bytes=32_000_000, waiting_bytes=32_000_000)
+    for _ in range(4):
+        assert service.write(topic, ["x" * 900_000] * 8, partition=0).status_code == 200
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((service.http.base_url.host, service.http.base_url.port))
+    asked = f"/v1/topics/{topic}/records?max_bytes=28000000&wait_s=5"
+    client.sendall(f"GET {asked} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    dropped = 'databus_stream_dropped_connections_total{why="unread"} 1'
+    wait_until(lambda: dropped in service.http.get("/metrics").text, "the cut")
+    wait_until(lambda: service.service.admission.requests == 0, "the request's end")
+    assert service.service.admission.answers == 0
+    assert len(service.read(topic, max_records=4).json()["records"]) == 4
+    client.close()
 
 
 def test_a_second_instance_takes_over(servers: str, serve: Callable[..., Served], topic: str) -> None:

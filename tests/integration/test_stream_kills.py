@@ -121,3 +121,5 @@ def test_writers_under_killed_brokers(three: Sandbox, tmp_path: Path) -> None:
     writers.join()
     check_once(values(servers, topic), writers)
     service.kill(signal.SIGTERM)
+    state = admin.list_topics(timeout=30).topics[f"databus.stream.{name}.producers"]
+    assert [len(partition.replicas) for partition in state.partitions.values()] == [3] * 4

@@ -25,7 +25,7 @@ from databus.ops.runs.lineage_events import recorded_lineage
 from databus.ops.trace.follow import trace
 from databus.ops.trace.journey import Journey, lines
 from databus.ops.trace.query import recognise
-from databus.sinks.kafka import tracing
+from databus.sinks.kafka.tracing import topic_reader as tracing
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld

@@ -16,7 +16,7 @@ from databus.ops.ledger.verify import verify
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.runs.preview import preview
 from databus.ops.services import open_services
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume
 from tests.integration.shop_flow import KEYS

@@ -20,7 +20,7 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.server import Flavor, MysqlServer
-from databus.sources.mysql.snapshot.consistent_view import ConsistentView, after_reads
+from databus.sources.mysql.snapshot.views.consistent_view import ConsistentView, after_reads
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration

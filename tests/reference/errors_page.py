@@ -19,7 +19,7 @@ from databus.core.errors.entries import (
 from tests.reference.raised import codes, of_doctor_alone
 
 PARTS: dict[str, dict[str, ErrorEntry]] = {
-    "Source, snapshot, trace": source.ENTRIES,
+    "Source, snapshot, trace, Redis": source.ENTRIES,
     "Sinks and mirrors": sink.ENTRIES,
     "Checkpoint, backfill, quarantine": checkpoint.ENTRIES,
     "Flow, options, records": definition.ENTRIES,

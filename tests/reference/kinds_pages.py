@@ -16,7 +16,7 @@ from tests.reference.markdown import plain
 from tests.reference.option_types import REQUIRED, bounds_text, default_text, options_of, type_text, unit_text
 
 BESIDE = {
-    "sources": ("SnapshotOptions", "RangePartition", "ModuloPartition", "HashPartition"),
+    "sources": ("SnapshotOptions", "MockFault", "RangePartition", "ModuloPartition", "HashPartition"),
     "flow": ("Flow", "Batching", "Expectations", "Mirror"),
     "bases": ("SimpleSource", "SimpleSink"),
 }

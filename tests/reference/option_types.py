@@ -64,7 +64,10 @@ def type_text(annotation: Any) -> str:  # noqa: PLR0911 - one for each form
     if origin in (Union, UnionType):
         return _one_of(list(dict.fromkeys(type_text(part) for part in parts)))
     if origin is tuple:
-        return f"tuple of {_several(type_text(parts[0]))}"
+        if parts[1:] != (...,):
+            return f"({', '.join(type_text(part) for part in parts)})"
+        inner = type_text(parts[0])
+        return f"tuple of {inner if inner.startswith('(') else _several(inner)}"
     if origin is not None and issubclass(origin, Mapping):
         return f"mapping of {type_text(parts[0])} to {type_text(parts[1])}"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):

@@ -36,6 +36,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.binlog_offset import PreparedTransaction
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange, SequenceOffset, offset_from_json
+from databus.core.positions.pg_snapshot import PgSnapshotOffset
 from databus.core.positions.topics_read import TopicsRead
 from databus.core.state.amendments import Pause
 from databus.core.state.backfill import Aim, Backfill, Boundary, Mode
@@ -63,6 +64,7 @@ TOPICS = KafkaOffsets(
     {"orders": {0: 5, 1: 7}}, {"orders": "AAAAAAAAAAAAAAAAAAAAAA"}, {"orders": {0: 3}}, {"orders": {1: 1}},
     passed=True, lives={"orders": {1: {0: 0}}},
 )  # fmt: skip
+SNAPSHOTS = PgSnapshotOffset("10:20:10,14", "12:31:", 7)
 RANGE = OffsetRange(FROM, TO)
 COUNTS = {"shop.orders": TableCounts(9, 1, 1, 5, superseded=2, snapshot=4)}
 SCHEMA = TableSchema(0, "shop", "orders", (ColumnSchema("id", "int", "int", nullable=False),), ("id",))
@@ -157,7 +159,7 @@ def _markers() -> list[Any]:
 
 
 KINDS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
-    "offset": (_same(offset_from_json), [FROM, TO, TOPICS, SequenceOffset(7)]),
+    "offset": (_same(offset_from_json), [FROM, TO, TOPICS, SequenceOffset(7), SNAPSHOTS]),
     "plan": (_same(Plan.from_json), [_PLAN]),
     "checkpoint": (_same(Checkpoint.from_json), [_CHECKPOINT]),
     "checkpoint and its outputs": (_beside, [_both(StoredCheckpoint.of(_CHECKPOINT, 7))]),

@@ -58,6 +58,37 @@ TOGETHER = (
         "tests/integration/test_sink_search_truncate.py",
         "tests/integration/test_sink_search_types.py",
         "tests/integration/test_search_conflicts.py",
+        "tests/integration/test_sink_search_evidence.py",
+        "tests/integration/test_sink_search_faults.py",
+        "tests/integration/test_sink_search_key.py",
+        "tests/integration/test_sink_search_partial.py",
+        "tests/integration/test_sink_search_zombies.py",
+        "tests/integration/test_search_from_binlog.py",
+        "tests/integration/test_search_from_kafka.py",
+        "tests/integration/test_search_held.py",
+        "tests/integration/test_trace_search.py",
+        "tests/integration/test_validate_search.py",
+        "tests/integration/test_log_replaced.py",
+    ),
+    (
+        "tests/integration/test_mirror.py",
+        "tests/integration/test_mirror_faults.py",
+        "tests/integration/test_mirror_groups.py",
+        "tests/integration/test_mirror_heartbeats.py",
+        "tests/integration/test_mirror_lag.py",
+        "tests/integration/test_mirror_limits.py",
+        "tests/integration/test_mirror_link.py",
+        "tests/integration/test_mirror_map.py",
+        "tests/integration/test_mirror_sites.py",
+        "tests/integration/test_mirror_topics.py",
+        "tests/integration/test_trace_mirror.py",
+        "tests/integration/test_bench_mirror.py",
+        "tests/integration/test_bench_mirror_link.py",
+        "tests/integration/test_kafka_backfill.py",
+        "tests/integration/test_kafka_flows.py",
+        "tests/integration/test_kafka_many_partitions.py",
+        "tests/integration/test_kafka_planned_gaps.py",
+        "tests/integration/test_kafka_shrunk.py",
     ),
     (
         "tests/integration/test_failover_path.py",
@@ -68,7 +99,7 @@ TOGETHER = (
         "tests/integration/test_snapshot_replica.py",
     ),
 )
-"""Files whose tests share servers that few others ask for: TLS and logins, a registry, Elasticsearch, replicas."""
+"""Files whose tests share servers that few others ask for: TLS, a registry, search, two Kafka clusters, replicas."""
 
 ROOM_GIB = 4.0
 """Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""

@@ -59,6 +59,7 @@ def test_compose_holds_the_whole_system(services: dict[str, Any]) -> None:
     assert set(services) == {
         "postgres", "mysql", "zookeeper", "kafka", "opensearch",
         "spark-master", "spark-worker-1", "spark-worker-2", "spark-connect",
+        "stream",
         "airflow-init", "airflow-apiserver", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer",
     }  # fmt: skip
 
@@ -118,6 +119,15 @@ def test_ports_are_published_on_the_loopback_only(services: dict[str, Any]) -> N
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
+def test_the_stream_service_listens_where_it_is_looked_for(services: dict[str, Any]) -> None:
+    service = services["stream"]
+    (port,) = service["ports"]
+    inside = port.rpartition(":")[2]
+    assert service["command"][0:2] == ["stream", "kafka:9092"]
+    assert f"0.0.0.0:{inside}" in service["command"]
+    assert f"http://localhost:{inside}/health" in service["healthcheck"]["test"]
+
+
 def test_no_secret_is_written_into_the_compose_file() -> None:
     text = (DOCKER / "compose.yaml").read_text()
     for line in text.splitlines():
@@ -145,7 +155,8 @@ def test_spark_image_needs_no_airflow() -> None:
         image: set(re.findall(r"--extra (\w+)", (DOCKER / f"Dockerfile.{image}").read_text()))
         for image in ("airflow", "spark")
     }
-    assert asked == {"airflow": extras, "spark": extras - {"airflow"}}
+    # The image of Airflow runs `databus stream` too.
+    assert asked == {"airflow": extras | {"stream"}, "spark": extras - {"airflow"}}
 
 
 def test_entrypoint_refuses_an_unknown_role() -> None:

@@ -18,7 +18,7 @@ from databus.checkpoints.nodes.large_values import reference
 from databus.core.errors import CheckpointFormatError, RecordingError
 from databus.core.stored_form import VERSION, Form
 from databus.records.database import VERSION_TABLE
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.store import RecordStore
 from tests.state_fixtures import KEPT
 from tests.state_fixtures.samples import KINDS, rewritten, samples

@@ -54,11 +54,16 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 """Folder → extras whose packages its modules import; the others import only the base's."""
 
 
+_NOT_OF_OTHERS = frozenset((*sys.stdlib_module_names, "databus", *OF_WHO_TESTS))
+
+
 def imports(file: Path) -> Iterator[tuple[str, int]]:
     """Yield (module, line) of what a file imports of others, what only type checkers read left out."""
 
     def below(node: ast.AST) -> Iterator[ast.AST]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                continue  # no import stands in one
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
             yield child
@@ -69,7 +74,7 @@ def imports(file: Path) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
         for name in names:
-            if name.partition(".")[0] not in {*sys.stdlib_module_names, "databus", *OF_WHO_TESTS}:
+            if name.partition(".")[0] not in _NOT_OF_OTHERS:
                 yield name, node.lineno  # type: ignore[attr-defined]
 
 

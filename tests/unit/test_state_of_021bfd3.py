@@ -29,7 +29,7 @@ from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import Announcement
 from databus.records.ledger.pages import LedgerPages
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.store import RecordStore
 from databus.sinks.kafka.markers import Marker
 

@@ -79,7 +79,8 @@ def value_of(number: int, sent_ns: int = 0) -> bytes:
 def _write(servers: str, numbers: range) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(TOPIC, _PARTITIONS, 1)])[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": servers})  # it is to live until the topic is made
+    admin.create_topics([NewTopic(TOPIC, _PARTITIONS, 1)])[TOPIC].result(30)
     _say(f"writing {len(numbers):,} changes")
     producer = _producer(servers)
     for number in numbers:

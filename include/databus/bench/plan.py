@@ -18,9 +18,9 @@ from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.settings import Settings
 from databus.ops.services import open_services
-from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity, open_session
+from databus.runtime.pacing.batch_sizing import Pace
 from databus.runtime.plan import next_plan
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

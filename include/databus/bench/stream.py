@@ -2,7 +2,8 @@
 
 `python -m databus.bench.stream --seconds 10`; it starts its own broker and the service as a process of its own. Writers
 are connections of this process, each of which sends a request when the one before is answered. What is counted is
-compared with what the topic holds at the end. CPU seconds are those of the service's process.
+compared with what the topic holds at the end. CPU seconds are those of the service's process. At the end connections
+that have had one request are held open: what each of them takes of the service's memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from http.client import HTTPConnection
 
 import psutil
 
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--batch", type=int, default=100, metavar="RECORDS")
+    parser.add_argument("--held", type=int, default=500, metavar="CONNECTIONS", help="held open for their memory")
     parser.add_argument("--ports-from", type=int, default=22_000)
     options = parser.parse_args(arguments)
     with fresh_servers(("kafka",), _say, options.ports_from) as sandbox:
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for number in range(options.rounds):
                 for way in WAYS:
                     _round(servers, port, service.pid, way, number, options)
+            asyncio.run(_hold(port, service.pid, options.held))
         finally:
             service.send_signal(signal.SIGTERM)
             service.wait(60)
@@ -61,6 +65,7 @@ def _round(servers: str, port: int, pid: int, way: str, number: int, options: ar
     topic = f"bench.{number}.{list(WAYS).index(way)}"
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(30)
+    _wait_for_topic(port, topic)
     body = _RECORD * options.batch
     process = psutil.Process(pid)
     cpu = sum(process.cpu_times()[:2])
@@ -91,6 +96,20 @@ async def _all(
         *(_writer(port, path, body, f"w{n}" if with_ids else "", until, times) for n in range(options.connections))
     )
     return times, time.monotonic() - begun
+
+
+async def _hold(port: int, pid: int, count: int) -> None:
+    memory = psutil.Process(pid).memory_info
+    before, opened = memory().rss, []
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        opened.append(writer)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: bench\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+    each = (memory().rss - before) / count / 1024
+    print(json.dumps({"way": "held open", "connections": count, "kib_each": round(each, 1)}))  # noqa: T201
+    for writer in opened:
+        writer.close()
 
 
 async def _writer(port: int, path: str, body: bytes, producer: str, until: float, times: list[float]) -> None:
@@ -128,6 +147,20 @@ def _wait(port: int) -> None:
                 return
         time.sleep(0.1)
     raise RuntimeError("the service did not begin")
+
+
+def _wait_for_topic(port: int, topic: str) -> None:
+    """Wait until all brokers know a topic that was just made: the service tells what it is told."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", f"/v1/topics/{topic}/records?partition={_PARTITIONS - 1}")
+        status = connection.getresponse().status
+        connection.close()
+        if status == 200:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the service does not see {topic}")
 
 
 def _free_port() -> int:

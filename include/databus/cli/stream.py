@@ -139,6 +139,7 @@ def stream(
     tokens = Tokens.of_file(access.tokens) if access.tokens else Tokens()
     service = StreamService(_settings(kafka, options.timeout_s), options, tokens)
     listener.check_open(service, allowed=access.open_to_all)
+    service.check_state()
     served = server(service, listener)
     scheme = "https" if listener.certificate else "http"
     ERR.print(f"serving topics of {kafka} on {scheme}://{place.listen}; Ctrl-C ends it", markup=False)

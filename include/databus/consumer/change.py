@@ -49,7 +49,7 @@ class Change:
     """Row change, or a statement (TRUNCATE, schema change).
 
     Numbers with a fraction are `Decimal`, never float. Bytes are base64 text, except where the record says its types
-    (Debezium with schemas, Canal): bytes there. Dates and times are ISO texts, with schemas `datetime` values.
+    (Debezium with schemas, Canal, Avro): bytes there. Dates and times are ISO texts, with schemas `datetime` values.
 
     Attributes:
         op: "c" insert, "u" update, "d" delete, "r" read by a snapshot, "t" TRUNCATE, "m" schema change.
@@ -122,6 +122,10 @@ class Change:
 
             self._key = key_of(raw, self)
         return self._key
+
+    def set_key(self, key: Mapping[str, Any] | None) -> None:
+        """Take the key as its reader has it, instead of the record's bytes as JSON."""
+        self._key = key
 
     @property
     def row(self) -> Row | None:

@@ -24,6 +24,7 @@ from databus.core.errors.consumer import MessageFormatError
 if TYPE_CHECKING:
     from databus.consumer.feed import Feed
     from databus.consumer.handlers import Handlers
+    from databus.consumer.registered import RegisteredValues
     from databus.consumer.regrouping import Regrouper
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,11 @@ class Changes(ConsumerOptions):
         self.check()
         self._names = (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
         self._filters = Filters(self.tables, self.where, self.columns)
+        self._registered: RegisteredValues | None = None
+        if self.registry:
+            from databus.consumer.registered import RegisteredValues
+
+            self._registered = RegisteredValues(self.registry)
         self._feed: Feed | None = None
         self._regrouper: Regrouper | None = None
         self._pending: deque[tuple[Message, Progress]] = deque()
@@ -269,7 +275,7 @@ class Changes(ConsumerOptions):
 
     def _read(self, message: Message) -> Change | TransactionMark | None:
         try:
-            return read(message)
+            return read(message, self._registered)
         except MessageFormatError as error:
             if self.unreadable == "stop":
                 raise
@@ -299,7 +305,7 @@ class Changes(ConsumerOptions):
         self._pending += feed.poll(_WAIT_S)
 
     def _read_again(self, message: Message) -> Change:
-        change = read(message)
+        change = read(message, self._registered)
         assert isinstance(change, Change)  # noqa: S101 - only changes are kept
         self._filters.wanted(change)
         return change

@@ -1,16 +1,19 @@
-"""Reader of records: every JSON form that databus writes, told apart by its members (docs/reference/messages.md)."""
+"""Reader of records: the forms that databus writes, told apart by their members (docs/reference/messages.md)."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from databus.consumer.change import Change, Message, Row
 from databus.consumer.json_text import parsed
 from databus.consumer.schema_values import image_schema, values_of
 from databus.core.errors.consumer import MessageFormatError
+
+if TYPE_CHECKING:
+    from databus.consumer.registered import RegisteredValues
 
 _MAXWELL = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
 _CANAL = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
@@ -40,27 +43,43 @@ class TransactionMark(NamedTuple):
     message: Message
 
 
-def read(message: Message) -> Change | TransactionMark | None:
+def read(message: Message, registered: RegisteredValues | None = None) -> Change | TransactionMark | None:
     """Return what a record says; None of a tombstone.
+
+    Args:
+        message: the record.
+        registered: reads values in the wire format of a schema registry; None where there is none.
 
     Raises:
         MessageFormatError: it is in no known form.
+        DatabusError: the registry does not answer, refuses, or is none.
     """
     value = message.value()
     if value is None:
         return None
-    if value[:1] == b"\0":
-        _refuse(message, "it is in the wire format of a schema registry, which is not read here: write JSON")
+    framed = value[:1] == b"\0"
+    if framed and registered is None:
+        _refuse(message, 'it is in the wire format of a schema registry: name that with registry="…"')
     try:
-        document = parsed(value)
-    except (ValueError, RecursionError):
-        _refuse(message, "its value is no JSON")
+        document = registered.document(value) if framed and registered is not None else parsed(value)
+    except (ValueError, RecursionError) as error:
+        _refuse(message, str(error) if framed else "its value is no JSON")
     if not isinstance(document, dict):
-        _refuse(message, "its value is no JSON object")
+        _refuse(message, "its value is no object")
     try:
-        return _read(document, message)
+        found = _read(document, message)
+        if framed and registered is not None and isinstance(found, Change):
+            _take_key(found, message, registered)
+        return found
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         _refuse(message, f"a member is not as its form has it ({type(error).__name__}: {str(error)[:100]})")
+
+
+def _take_key(change: Change, message: Message, registered: RegisteredValues) -> None:
+    if not change.event_id.startswith(f"{message.topic()}:"):
+        change.form = "iso"  # databus's own: its values are those of its JSON
+    if (key := message.key()) is not None and key[:1] == b"\0":
+        change.set_key(registered.document(key))
 
 
 def _read(document: dict[str, Any], message: Message) -> Change | TransactionMark | None:

@@ -39,6 +39,8 @@ class ConsumerOptions:
         checkpoint: `FileCheckpoint` or `DatabaseCheckpoint`; default None, the group's offsets.
         ack_by: "loop" (default): a change is acknowledged when the next one is asked for. "explicit": by `ack` alone.
         transaction_topic: topic of BEGIN and END, which `transactions` needs; default "".
+        registry: URL of a schema registry, "http://…", or the id of a connection: for records in Avro and JSON Schema.
+            Default "", none.
         seen: drops changes that were handled before in this process; default None.
         unreadable: "stop" (default) at a record in no known form, or "skip" it, with a warning.
         until_end: whether to end where all that can be read was read; default False.
@@ -59,6 +61,7 @@ class ConsumerOptions:
     checkpoint: FileCheckpoint | DatabaseCheckpoint | None = None
     ack_by: Literal["loop", "explicit"] = "loop"
     transaction_topic: str = ""
+    registry: str = ""
     seen: Seen | None = None
     unreadable: Literal["stop", "skip"] = "stop"
     until_end: bool = False
@@ -72,7 +75,7 @@ class ConsumerOptions:
             ConfigError: names them.
             PackageMissingError: a package of the extra `consumer` is not installed.
         """
-        require(("consumer",), "databus.consumer")
+        require(("consumer", "registry") if self.registry else ("consumer",), "databus.consumer")
         if not self.topics or not self.cluster:
             raise ConfigError("a consumer needs a cluster and topics", hint='Changes("kafka:9092", "cdc.shop.orders")')
         if isinstance(self.start, datetime) and self.start.tzinfo is None:

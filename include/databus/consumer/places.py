@@ -11,6 +11,7 @@ from typing import Any, Literal
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from databus.consumer.change import Place
+from databus.core.connections import Connection
 from databus.kafka.client import ClientSettings
 
 Start = Literal["committed", "earliest", "latest"] | datetime | Mapping[Place, int]
@@ -88,6 +89,15 @@ def client_settings(cluster: str) -> ClientSettings:
     """
     if ":" in cluster:
         return ClientSettings(cluster, cluster, timeout_s=_TIMEOUT_S)
+    return ClientSettings.of(connection_of(cluster), _TIMEOUT_S)
+
+
+def connection_of(conn_id: str) -> Connection:
+    """Return a connection of the environment or of the file of connections.
+
+    Raises:
+        ConnectionMissingError: none has this id.
+    """
     from databus.connections.environment import ChainedConnections
 
-    return ClientSettings.of(ChainedConnections.from_environment().get(cluster), _TIMEOUT_S)
+    return ChainedConnections.from_environment().get(conn_id)

@@ -18,7 +18,7 @@ from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.formats.debezium_schema import envelope_schema, key_schema, text_of
 from databus.formats.debezium_values import DebeziumValues
-from databus.formats.row_runs import Index, MessageFacts, by_table, flag_member, gtids, runs, transaction_member
+from databus.formats.row_runs import Index, MessageFacts, by_table, flag_member, place_members, runs, transaction_member
 from databus.rows.image_form import FORM_KEY
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
@@ -128,16 +128,6 @@ def _source(shared: pa.RecordBatch, of_row: Index, facts: MessageFacts) -> list[
         Values(pa.array(ts_ms * 1000).cast(pa.string())),
         b',"ts_ns":',
         Values(pa.array(ts_ms * 1_000_000).cast(pa.string())),
-        b',"table":',
-        Values(quoted(shared["table"])),
-        b',"server_id":',
-        Values(shared["server_id"].cast(pa.string())),
-        b',"gtid":',
-        Values(quoted(gtids(shared))),
-        b',"file":',
-        Values(quoted(shared["log"])),
-        b',"pos":',
-        Values(shared["place"].cast(pa.string())),
-        b',"row":',
+        *place_members(shared),
     ]
     return [Values(join(pieces, shared.num_rows), of_row)]

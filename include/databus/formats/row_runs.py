@@ -83,6 +83,23 @@ def gtids(rows: pa.RecordBatch) -> pa.StringArray:
     return pc.if_else(pc.equal(rows["transaction"], ""), pa.scalar(None, pa.string()), rows["transaction"])
 
 
+def place_members(rows: pa.RecordBatch) -> list[Piece]:
+    """Return the members of `source` that say where in the log a row stands, from `table` on to the name of `row`."""
+    return [
+        b',"table":',
+        Values(quoted(rows["table"])),
+        b',"server_id":',
+        Values(rows["server_id"].cast(pa.string())),
+        b',"gtid":',
+        Values(quoted(gtids(rows))),
+        b',"file":',
+        Values(quoted(rows["log"])),
+        b',"pos":',
+        Values(rows["place"].cast(pa.string())),
+        b',"row":',
+    ]
+
+
 def transaction_ids(rows: pa.RecordBatch) -> pa.StringArray:
     """Return the id of each row's transaction: its GTID, without one FILE:POS of its end; null in a snapshot's rows."""
     place = pc.binary_join_element_wise(rows["log"], rows["place"].cast(pa.string()), ":")

@@ -12,7 +12,7 @@ from databus.core.state.checkpoint import HistoryEntry
 from databus.ops.checkpoint.show import why_of
 from databus.ops.checkpoint.targets import ALL_HISTORY
 from databus.records.ledger.pages import LedgerPages
-from databus.records.quarantine_causes import QuarantineCauses
+from databus.records.quarantine.causes import QuarantineCauses
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 

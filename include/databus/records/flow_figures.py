@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from databus.core.amounts import counted
 from databus.records import tables as t
-from databus.records.quarantine import HeldState
+from databus.records.quarantine.rows import HeldState
 from databus.records.store import RecordStore
 
 LATELY = timedelta(minutes=5)

@@ -14,7 +14,7 @@ from databus.core.state.snapshot_progress import SnapshotProgress
 from databus.records import tables as t
 from databus.records.definitions import Definition
 from databus.records.flow_figures import Window, epoch_of
-from databus.records.quarantine import HeldState
+from databus.records.quarantine.rows import HeldState
 from databus.records.store import RecordStore
 
 LATELY = timedelta(minutes=5)

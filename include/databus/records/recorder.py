@@ -20,11 +20,11 @@ from databus.core.state.snapshot_progress import progress_of
 from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t
 from databus.records.batch_record import counts_row
-from databus.records.checked_batches import CheckedBatches
 from databus.records.definitions import NotedDefinitions
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
-from databus.records.quarantine import HeldState
+from databus.records.quarantine.checked_batches import CheckedBatches
+from databus.records.quarantine.rows import HeldState
 from databus.records.ranges import ranges_of_batch, ranges_of_chunks
 from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
@@ -21,8 +20,18 @@ from databus.rows.json_images import refuse_too_large
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.provenance import constant, provenance
-from databus.rows.row_program import FILTERED, FatedRows, RowProgram, SinkProgram
-from databus.rows.variant import arrow_schema
+from databus.rows.row_program import (
+    CROSSES,
+    CROSSES_FLOW,
+    CROSSING,
+    FILTERED,
+    PLACE_FIELDS,
+    FatedRows,
+    RowPlaces,
+    RowProgram,
+    SinkProgram,
+)
+from databus.rows.variant.images import arrow_schema
 from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
 from databus.rows.violations import ImageMarks
 
@@ -57,7 +66,8 @@ class _Rows:
 
     `keyed` are the images (before, after) that say its key: those that it has until a filter makes it a delete or an
     insert. `flow_op` is what it was behind the flow's transforms, where a sink's own are behind them, and
-    `held_for_sink` why one of these holds it back. `marks` are those of its images.
+    `held_for_sink` why one of these holds it back. `marks` are those of its images. `places` are what values choose of
+    route and key, and `crossing` what the column of that name is.
     """
 
     change: npt.NDArray[np.int64]
@@ -71,6 +81,8 @@ class _Rows:
     flow_op: npt.NDArray[np.int8] | None = None
     held_for_sink: pa.StringArray | None = None
     marks: Ints | None = None
+    places: RowPlaces | None = None
+    crossing: npt.NDArray[np.int8] | None = None
 
     def cut(self, start: int, stop: int) -> _Rows:
         s = slice(start, stop)
@@ -80,7 +92,17 @@ class _Rows:
 
     def judged(self, program: RowProgram, batch: TableBatch, transactions: Transactions) -> _Rows:
         found = program.judged(batch, transactions, FatedRows(self.change, self.op, self.before, self.after))
-        return replace(self, op=found.op, before=found.before, after=found.after, unjudged=found.unjudged)
+        judged = replace(self, op=found.op, before=found.before, after=found.after, unjudged=found.unjudged)
+        if not program.places:
+            return judged
+        both = np.where(judged.crosses, np.int8(CROSSES_FLOW | CROSSES), np.int8(0))
+        return replace(judged, places=found.places or RowPlaces.of_source(len(self.op)), crossing=both)
+
+    @property
+    def crosses(self) -> npt.NDArray[np.bool_]:
+        """Rows that are updates with both images."""
+        found: npt.NDArray[np.bool_] = (self.op == UPDATE) & (self.before >= 0) & (self.after >= 0)
+        return found
 
     def marked(self, shown: ShownBatch, marks: ImageMarks | None) -> _Rows:
         """Return the rows with the marks of checks: those of deletes alone where there is no after-image."""
@@ -98,7 +120,7 @@ class _Rows:
         op = np.where(held, np.int8(FILTERED), self.op)
         before, after = (np.where(held, np.int32(-1), images) for images in (self.before, self.after))
         found = program.own.judged(batch, transactions, FatedRows(self.change, op, before, after))
-        return replace(
+        behind = replace(
             self,
             op=np.where(held, self.op, found.op),
             before=found.before,
@@ -106,6 +128,10 @@ class _Rows:
             flow_op=self.op,
             held_for_sink=found.unjudged,
         )
+        if self.crossing is None:
+            return behind
+        of_sink = np.where(behind.crosses, np.int8(CROSSES), np.int8(0))
+        return replace(behind, crossing=(self.crossing & np.int8(CROSSES_FLOW)) | of_sink)
 
 
 def emit(
@@ -205,6 +231,7 @@ def emit_events(
     if form.program is not None:
         columns[UNJUDGED] = columns[HELD_FOR_SINK] = pa.nulls(n, pa.string())
         columns[FLOW_OP] = columns["op"]
+        columns |= {field.name: pa.nulls(n, field.type) for field in PLACE_FIELDS}
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
@@ -219,8 +246,7 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
     if encoder is not None and len(updates):
         whole = updates[(batch.before_row[updates] >= 0) & (batch.after_row[updates] >= 0)]
         before, after = batch.before_row[whole], batch.after_row[whole]
-        changed = pc.not_equal(encoder.keys(before, after), encoder.keys(after, before))
-        split[whole] = changed.to_numpy(zero_copy_only=False)
+        split[whole] = encoder.differ(before, after)
     split[updates] |= (batch.before_row[updates] < 0) != (batch.after_row[updates] < 0)
     change = np.repeat(np.arange(n), 1 + split)
     second = np.zeros(len(change), np.bool_)
@@ -261,11 +287,13 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         before, after = rows.keyed
         other = np.where(rows.part > 0, batch.before_row[rows.change], before)
-        key = encoder.keys(after[named], other[named])
+        if not named.all():
+            after, other = after[named], other[named]
+        key = encoder.keys(after, other)
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
         key = _at(key, named)
-        form_key = key if origin.keys is None else _at(origin.keys.keys(after[named], other[named]), named)
+        form_key = key if origin.keys is None else _at(origin.keys.keys(after, other), named)
     columns = {
         FORM_KEY: form_key,
         "op": _LETTERS.take(pa.array(rows.op)),
@@ -294,6 +322,8 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         columns |= {name: pa.nulls(n, pa.string()) if told is None else told for name, told in causes.items()}
     if rows.flow_op is not None:
         columns[FLOW_OP] = _LETTERS.take(pa.array(rows.flow_op))
+    if rows.places is not None:
+        columns |= rows.places.columns | {CROSSING: pa.array(rows.crossing, pa.int8())}
     place = rows.change
     columns |= provenance(
         origin.transactions,
@@ -352,4 +382,6 @@ def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
     told += [FLOW_OP, HELD_FOR_SINK] if isinstance(form.program, SinkProgram) else []
     for name in told:
         schema = schema.append(pa.field(name, pa.string()))
+    for field in PLACE_FIELDS if form.program is not None and form.program.places else ():
+        schema = schema.append(field)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

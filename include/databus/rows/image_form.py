@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.core.tables.schemas import TableSchema
-from databus.rows import json_images, variant
+from databus.rows import json_images
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns, ValueForm
 from databus.rows.keys import KeyEncoder
 from databus.rows.row_program import RowProgram, SinkProgram
-from databus.rows.variant import VARIANT, null_variants
+from databus.rows.variant import images as variant
+from databus.rows.variant.images import VARIANT, null_variants
 from databus.rows.violations import ImageMarks
 
 JSON_CHANGES = 16_384

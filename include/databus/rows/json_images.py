@@ -24,9 +24,9 @@ from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
 from databus.rows.json_text import json_literals
 from databus.rows.keys import key_literals, with_exceptions
-from databus.rows.variant import refuse_oversize
-from databus.rows.variant_columns import column_state
-from databus.rows.variant_kernels import ABSENT, VALUE
+from databus.rows.variant.columns import column_state
+from databus.rows.variant.images import refuse_oversize
+from databus.rows.variant.kernels import ABSENT, VALUE
 
 ImageColumns = Mapping[int, Sequence[tuple[str, str]]]
 """schema_id → the columns of its images: (name at the source, name in the image); all of them where it is not named."""

@@ -13,7 +13,7 @@ from numba import njit
 
 from databus.binlog.kernels.memory import KERNEL, copy_bytes
 from databus.rows.columns import Bytes, Ints
-from databus.rows.variant_kernels import ABSENT, VALUE, State
+from databus.rows.variant.kernels import ABSENT, VALUE, State
 
 Offsets = npt.NDArray[np.int32]
 Valid = npt.NDArray[np.bool_]

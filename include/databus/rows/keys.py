@@ -54,6 +54,18 @@ class KeyEncoder:
         joined: pa.StringArray = pc.binary_join_element_wise(*parts, "")
         return joined.cast(pa.binary())
 
+    def differ(self, first: Rows, other: Rows) -> npt.NDArray[np.bool_]:
+        """Return which changes have another key in image `first` than in `other`; what one lacks is the other's.
+
+        Raises:
+            DecodeError: as `keys`.
+        """
+        found = np.zeros(len(first), np.bool_)
+        for column in range(len(self.names)):
+            unlike = pc.not_equal(self._column(column, first, other), self._column(column, other, first))
+            found |= unlike.to_numpy(zero_copy_only=False)
+        return found
+
     def _column(self, column: int, first: Rows, other: Rows) -> pa.StringArray:
         carried = self.carried[column]
         rows = np.where((first >= 0) & carried[first], first, other)

@@ -19,6 +19,64 @@ FILTERED = 4
 """Operation of a row that is left out, beside those of `TableBatch.op`."""
 
 
+ROUTES_NOW, ROUTES_WAS = "routes_now", "routes_was"
+"""Columns (int32) of the routes of a row as it is and as it was: bit i stands for the i-th of its table's routes."""
+
+KEY_NOW, KEY_WAS = "key_now", "key_was"
+"""Columns (binary) of the key that is chosen of a row as it is and as it was; null where `key` says it."""
+
+CROSSING = "crossing"
+"""Column (int8): `CROSSES_FLOW` of an update with both images behind the flow's transforms, `CROSSES` behind all."""
+
+CROSSES_FLOW, CROSSES = 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlaces:
+    """Places of rows that their values choose.
+
+    Attributes:
+        routes_now: int32[n], bit i stands for the i-th of the table's routes.
+        routes_was: the same of the row as it was.
+        key_now: binary[n], null where the source's key stays.
+        key_was: the same of the row as it was.
+    """
+
+    routes_now: npt.NDArray[np.int32]
+    routes_was: npt.NDArray[np.int32]
+    key_now: pa.BinaryArray
+    key_was: pa.BinaryArray
+
+    @classmethod
+    def of_source(cls, rows: int) -> RowPlaces:
+        """Return the places of rows of which nothing was chosen: the one route of their table, the source's key."""
+        first, none = np.ones(rows, np.int32), pa.nulls(rows, pa.binary())
+        return cls(first, first, none, none)
+
+    def __getitem__(self, rows: slice) -> RowPlaces:
+        """Return the places of some rows."""
+        return RowPlaces(self.routes_now[rows], self.routes_was[rows], self.key_now[rows], self.key_was[rows])
+
+    @property
+    def columns(self) -> dict[str, pa.Array]:
+        """Columns of rows that have them."""
+        return {
+            ROUTES_NOW: pa.array(self.routes_now, pa.int32()),
+            ROUTES_WAS: pa.array(self.routes_was, pa.int32()),
+            KEY_NOW: self.key_now,
+            KEY_WAS: self.key_was,
+        }
+
+
+PLACE_FIELDS = (
+    pa.field(ROUTES_NOW, pa.int32()),
+    pa.field(ROUTES_WAS, pa.int32()),
+    pa.field(KEY_NOW, pa.binary()),
+    pa.field(KEY_WAS, pa.binary()),
+    pa.field(CROSSING, pa.int8()),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class FatedRows:
     """Rows of a batch on their way through a flow's filters, after primary-key updates were split.
@@ -29,6 +87,7 @@ class FatedRows:
         before: int32[n], image in the batch, -1 without.
         after: the same of the after-image.
         unjudged: string[n] as the column `UNJUDGED`; None where all rows were judged.
+        places: routes and keys that values choose; None where none do.
     """
 
     change: npt.NDArray[np.int64]
@@ -36,10 +95,16 @@ class FatedRows:
     before: npt.NDArray[np.int32]
     after: npt.NDArray[np.int32]
     unjudged: pa.StringArray | None = None
+    places: RowPlaces | None = None
 
 
 class RowProgram(Protocol):
     """The compiled transforms of a flow on the tables of one plan; picklable."""
+
+    @property
+    def places(self) -> bool:
+        """Flag of a program that chooses routes or keys of rows of some table by value."""
+        ...
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         """Return the rows after all filters and what else holds rows back, in their order and number.
@@ -82,3 +147,8 @@ class SinkProgram:
     flow: RowProgram | None
     own: RowProgram
     holding: int = 0
+
+    @property
+    def places(self) -> bool:
+        """Flag of a flow whose transforms choose routes or keys by value; a sink's cannot."""
+        return self.flow is not None and self.flow.places

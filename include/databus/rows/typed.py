@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.tables.schemas import ColumnSchema, TableSchema
-from databus.rows.variant_values import variant_value
+from databus.rows.variant.values import variant_value
 
 Image = Literal["before", "after", "row"]
 

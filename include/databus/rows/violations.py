@@ -14,8 +14,8 @@ from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.tables.schemas import ColumnSchema
 from databus.rows.columns import Ints, validity
 from databus.rows.flags import flag_reason
-from databus.rows.variant_columns import column_state
-from databus.rows.variant_kernels import ABSENT
+from databus.rows.variant.columns import column_state
+from databus.rows.variant.kernels import ABSENT
 
 Mask = npt.NDArray[np.bool_]
 

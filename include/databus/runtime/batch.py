@@ -17,7 +17,6 @@ from databus.core.state.plan import SourcePlan
 from databus.expressions.errors import SparkNeededError
 from databus.observe.batch_points import StageTimes
 from databus.runtime import check, counts
-from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
@@ -28,6 +27,7 @@ from databus.runtime.direct.required import require_direct_values
 from databus.runtime.direct.row_checks import without_rows
 from databus.runtime.direct.spark_tables import spark_tables
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, writing_order
+from databus.runtime.pacing.batch_sizing import Effort, Pace, log_change, turned_away
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read, rows_of
 from databus.runtime.record import log_batch, record

@@ -11,8 +11,8 @@ from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import merged_outputs, still_first
 from databus.core.times import AHEAD
-from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
+from databus.runtime.pacing.batch_sizing import Pace
 from databus.runtime.plan import PlannedBatch
 
 

@@ -28,10 +28,10 @@ from databus.core.tables.hidden_columns import HiddenColumns
 from databus.core.tables.wanted import AcceptedWants
 from databus.runtime.beside.held_by_flow import HeldByFlow
 from databus.runtime.direct.spark_tables import SparkTables
+from databus.runtime.pacing.snapshot_rate import SnapshotRate
+from databus.runtime.pacing.snapshot_turns import SnapshotTurns
 from databus.runtime.recorder_breaker import RecorderBreaker
 from databus.runtime.slot_runner import SlotRunner
-from databus.runtime.snapshot_rate import SnapshotRate
-from databus.runtime.snapshot_turns import SnapshotTurns
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import ColumnLineage
 from databus.runtime.tables.hidden_columns import HiddenMemory

@@ -23,13 +23,13 @@ from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import known_outputs
 from databus.core.state.plan import LostRange, Plan, SinkPlan, SourcePlan
 from databus.core.state.snapshot import PlannedChunks
-from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.required import require_lane
 from databus.runtime.gap_notes import note_passed
+from databus.runtime.pacing.batch_sizing import Pace
+from databus.runtime.pacing.snapshot_turns import drop_unplanned
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.sink_outage.outage import naming
-from databus.runtime.snapshot_turns import drop_unplanned
 from databus.runtime.tables.changed_keys import before_another_key
 from databus.runtime.tables.column_lineage import written_tables
 from databus.runtime.tables.sink_views import seen_by

@@ -61,6 +61,7 @@ MAVEN = Program("mvn", "maven")
 MARIADBD = Program("mariadbd", "mariadb-server")
 MARIADB_INSTALL_DB = Program("mariadb-install-db", "mariadb-server")
 POSTGRES = Program("postgres", "postgresql", ("/usr/lib/postgresql/*/bin",))
+REDIS = Program("redis-server", "redis-server")
 LIBAIO = Library("libaio.so.1", "libaio1")
 LIBNUMA = Library("libnuma.so.1", "libnuma1")
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from databus.core.events import Op
 from databus.core.state.plan import Plan
-from databus.formats.row_runs import flag_member, gtids, runs, transaction_ids, transaction_member
+from databus.formats.row_runs import flag_member, place_members, runs, transaction_ids, transaction_member
 from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import FLAGS_FIELD, code_version, connector
@@ -117,17 +117,7 @@ def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa
         Values(pc.if_else(snapshot, '"true"', '"false"')),
         b',"db":',
         Values(quoted(shared["database"])),
-        b',"table":',
-        Values(quoted(shared["table"])),
-        b',"server_id":',
-        Values(shared["server_id"].cast(pa.string())),
-        b',"gtid":',
-        Values(quoted(gtids(shared))),
-        b',"file":',
-        Values(quoted(shared["log"])),
-        b',"pos":',
-        Values(shared["place"].cast(pa.string())),
-        b',"row":',
+        *place_members(shared),
     ]
     return join(pieces, shared.num_rows)
 

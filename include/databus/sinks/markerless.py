@@ -127,8 +127,7 @@ class UnmarkedWriter:
         counts: Counter[str] = Counter()
         records: list[dict[str, Any]] = []
         for batch in rows:
-            pairs = zip(batch["database"].to_pylist(), batch["table"].to_pylist(), strict=True)
-            counts.update(f"{database}.{table}" for database, table in pairs)
+            counts.update(_by_table(batch))
             if self.address is not None:
                 room = batch.num_rows if self.limit is None else max(self.limit - len(records), 0)
                 records += [_record(row) for row in batch.slice(0, room).to_pylist()]
@@ -138,6 +137,17 @@ class UnmarkedWriter:
         return WriteReceipt(
             self.sink, slot, self.batch, written, dict(counts), outputs={self.sink: {"records": written}}
         )
+
+
+def _by_table(batch: pa.RecordBatch) -> dict[str, int]:
+    """Return `database.table` → rows."""
+    import numpy as np
+
+    databases, tables = (batch[name].dictionary_encode() for name in ("database", "table"))
+    pairs = np.asarray(databases.indices).astype(np.int64) * len(tables.dictionary) + np.asarray(tables.indices)
+    found = np.bincount(pairs)
+    names = [f"{d}.{t}" for d in databases.dictionary.to_pylist() for t in tables.dictionary.to_pylist()]
+    return {names[pair]: int(found[pair]) for pair in np.flatnonzero(found).tolist()}
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Admission of requests: how many, and how many bytes of bodies, are taken at a time."""
+"""Admission of requests: how many, and how many bytes of bodies and answers, are held at a time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Admission:
         self._options = options
         self.requests = 0
         self.bytes = 0
+        self.answers = 0
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -54,6 +55,24 @@ class Admission:
             yield
         finally:
             self.bytes -= size
+
+    def check_answers(self) -> None:
+        """Refuse to read more records while clients do not take those that were read.
+
+        Raises:
+            StreamFullError: answers that are being sent hold as much as may be.
+        """
+        if self.answers >= self._options.waiting_bytes:
+            raise StreamFullError(f"answers of {self.answers} bytes wait for the clients that asked for them")
+
+    @contextmanager
+    def answer(self, size: int) -> Iterator[None]:
+        """Count the bytes of an answer while it is sent."""
+        self.answers += size
+        try:
+            yield
+        finally:
+            self.answers -= size
 
 
 async def read_body(chunks: AsyncIterator[bytes], options: StreamOptions, most: int = 0) -> bytes:

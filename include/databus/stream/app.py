@@ -6,7 +6,7 @@ import base64
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from confluent_kafka import Message
@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from databus.core.errors.root import DatabusError
 from databus.core.errors.stream import StreamRequestError, StreamTopicError
@@ -22,6 +23,7 @@ from databus.stream import problems
 from databus.stream.access import Action, Client
 from databus.stream.admission import read_body
 from databus.stream.body import Bounds, StreamRecord, of_json, of_lines
+from databus.stream.connection import send_answer
 from databus.stream.metrics import CONTENT_TYPE
 from databus.stream.openapi import description
 from databus.stream.parameters import document_of, edge_of, number_of, offset_of, places_of, seconds_of, sequence_of
@@ -62,21 +64,8 @@ class StreamRoutes:
             Route("/health", self.health, methods=["GET"]),
         ]
 
-    def _counted(self, name: str, handler: Handler) -> Handler:
-        """Return a handler whose requests are counted and bounded in number; errors of ours are answered."""
-
-        async def handle(request: Request) -> Response:
-            try:
-                with self._service.admission.request():
-                    answer = await handler(request)
-            except DatabusError as error:
-                answer = problems.answer(error)
-            except ClientDisconnect:
-                answer = Response(status_code=499)
-            self._service.metrics.count("requests", route=name, status=str(answer.status_code))
-            return answer
-
-        return handle
+    def _counted(self, name: str, handler: Handler) -> _Counted:
+        return _Counted(self._service, name, handler)
 
     async def write(self, request: Request) -> Response:
         """Write the records of a body to a topic."""
@@ -202,6 +191,26 @@ class StreamRoutes:
     def _came(self, client: Client, messages: list[Message]) -> None:
         self._service.metrics.count("read_records", len(messages))
         self._service.rates.note(client.name, len(messages))
+
+
+class _Counted:
+    """Route whose requests are counted and bounded in number until they are answered; errors of ours are answers."""
+
+    def __init__(self, service: StreamService, name: str, handler: Handler):
+        self._service, self._name, self._handler = service, name, handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        admission = self._service.admission
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(admission.request())
+                answer = await self._handler(Request(scope, receive))
+            except DatabusError as error:
+                answer = problems.answer(error)
+            except ClientDisconnect:
+                answer = Response(status_code=499)
+            self._service.metrics.count("requests", route=self._name, status=str(answer.status_code))
+            await send_answer(answer, admission, scope, receive, send)
 
 
 def create_app(service: StreamService) -> Starlette:

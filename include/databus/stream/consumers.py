@@ -49,10 +49,11 @@ class Consumers:
     Args:
         settings: the cluster.
         options: of the service.
+        check_room: called before records are read; raises where there is no memory for them.
     """
 
-    def __init__(self, settings: ClientSettings, options: StreamOptions):
-        self._settings, self._options = settings, options
+    def __init__(self, settings: ClientSettings, options: StreamOptions, check_room: Callable[[], None] = lambda: None):
+        self._settings, self._options, self._check_room = settings, options, check_room
         self._known: OrderedDict[tuple[str, str, int], _Consumer] = OrderedDict()
         self._threads = ThreadPoolExecutor(2 * options.readers + 2, "stream-reader")
         self._opening = 0
@@ -82,6 +83,7 @@ class Consumers:
             if isinstance(place, str):
                 edges = (await self._call(reader.edges, [partition]))[partition]
                 place = edges[0] if place == "earliest" else edges[1]
+            self._check_room()
             return place, await self._call(reader.read, {partition: place}, most)
 
     async def deliver(
@@ -111,6 +113,7 @@ class Consumers:
             deliveries = consumer.deliveries
             await self._begin(topic, consumer, reader, start)
             while True:
+                self._check_room()
                 now = time.monotonic()
                 if (late := deliveries.expired(now)) is not None:
                     messages = await self._call(reader.read_spans, late.spans)

@@ -14,6 +14,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import dataclass, field
 
 from databus.core.errors.root import DatabusError
@@ -41,6 +42,10 @@ _BYTES = 16 * 1024 * 1024
 """Bytes of one transaction, after which no further request is taken into it."""
 _WAITING = 10_000
 """Requests that wait for a lane at most."""
+_NEARLY = 0.8
+"""Share of producer ids in use from which on the log warns."""
+_DENIED_S = 10.0
+"""Seconds for which a topic that may not be written is refused without asking again."""
 
 
 @dataclass(eq=False)
@@ -52,6 +57,16 @@ class _Waiting:
     @property
     def size(self) -> int:
         return sum(record.size for record in self.request.records)
+
+
+_Judged = tuple[
+    list[tuple[_Waiting, Delivery]], list[tuple[_Waiting, WrittenRequest]], list[tuple[_Waiting, DatabusError]]
+]
+"""Requests that are new, that repeat a written one, and that a producer may not send."""
+
+
+class _SomeDeniedError(Exception):
+    """A transaction was given up, and its requests are for several topics."""
 
 
 class Lane:
@@ -70,6 +85,8 @@ class Lane:
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(_WAITING)
         self._session: LaneSession | None = None
         self._claimed = False
+        self._warned = False
+        self._denied: dict[str, tuple[float, SinkAccessError]] = {}
         self.fenced = False
         self._thread = threading.Thread(target=self._run, name=f"stream-lane-{number}", daemon=True)
         self._thread.start()
@@ -79,6 +96,12 @@ class Lane:
         """Number of producer ids that are known."""
         session = self._session
         return 0 if session is None else len(session.producers)
+
+    @property
+    def used(self) -> float:
+        """Share of the lane's producer ids that are in use, 0 to 1."""
+        session = self._session
+        return 0.0 if session is None else session.producers.used
 
     def submit(self, topic: Topic, request: WriteRequest) -> Future[WriteAnswer]:
         """Hand a request over.
@@ -102,9 +125,10 @@ class Lane:
         self._thread.join(2 * self._options.timeout_s)
 
     def _run(self) -> None:
-        while taken := self._take():
+        while (taken := self._take()) is not None:
             error = self._tried(taken)
             if error is None:
+                self._warn()
                 continue
             self._session = None
             if isinstance(error, StreamFencedError):
@@ -116,7 +140,10 @@ class Lane:
 
     def _tried(self, taken: Sequence[_Waiting]) -> DatabusError | None:
         try:
-            self._write(taken)
+            if taken:
+                self._write(taken)
+            elif self._claimed and not self.fenced:
+                self._confirm()
         except DatabusError as error:
             log.warning("lane %d of stream %s: %s", self._number, self._options.name, error)
             return error
@@ -125,11 +152,37 @@ class Lane:
             return StreamNotAnsweredError(f"unexpected: {type(error).__name__}: {error}")
         return None
 
-    def _take(self) -> list[_Waiting]:
-        """Return what waits, at least one request; empty at the end."""
-        first = self._queue.get()
-        if first is None:
+    def _confirm(self) -> None:
+        """Ask whether the lane is still this instance's, so that `/health` tells before a writer does.
+
+        Raises:
+            StreamFencedError: another instance has taken it over.
+            SinkError: the brokers are away or refuse.
+        """
+        try:
+            self._opened().confirm()
+        except SinkFencedError:
+            self._session = None
+            self._opened()
+
+    def _warn(self) -> None:
+        nearly = self.used >= _NEARLY
+        if nearly and not self._warned:
+            log.warning(
+                "lane %d of stream %s: %d producer ids are in use, %.0f %% of its bound; beyond it new ids are "
+                "refused: use fewer, or raise --producers",
+                self._number, self._options.name, self.producers, 100 * self.used,
+            )  # fmt: skip
+        self._warned = nearly
+
+    def _take(self) -> list[_Waiting] | None:
+        """Return what waits; empty where nothing came for long, None at the end."""
+        try:
+            first = self._queue.get(timeout=self._options.confirm_s)
+        except queue.Empty:
             return []
+        if first is None:
+            return None
         taken, size = [first], first.size
         while len(taken) < _TAKEN and size < _BYTES:
             try:
@@ -163,10 +216,18 @@ class Lane:
         """
         session = self._opened()
         now_ms = int(time.time() * 1000)
-        new, repeats, wrong = _judged(session, taken, now_ms)
+        taken, (new, repeats, wrong) = self._allowed(session, taken, now_ms)
         offsets = {}
         if new:
-            if refused := self._refused(session, new):
+            try:
+                refused = self._refused(session, new)
+            except _SomeDeniedError:
+                self._session = None
+                for topic in dict.fromkeys(one.request.topic for one in taken):
+                    of_topic = [one for one in taken if one.request.topic == topic and not one.outcome.done()]
+                    self._write(of_topic, again=again)
+                return
+            if refused:
                 self._session = None  # the next one ends the transaction
                 for one, why in refused.items():
                     one.outcome.set_exception(why)
@@ -193,10 +254,30 @@ class Lane:
             found = offsets.get((one.request.key, written.sequence), written.offsets)
             one.outcome.set_result(WriteAnswer(found, repeated=True))
 
+    def _allowed(self, session: LaneSession, taken: Sequence[_Waiting], now_ms: int) -> tuple[list[_Waiting], _Judged]:
+        """Return requests without those to topics that were refused just now, and what is to become of each."""
+        left, judged = list(taken), _judged(session, taken, now_ms)
+        while denied := self._denied_now(judged[0]):
+            # What follows or repeats a refused request was judged as if that were written.
+            left = [one for one in left if one not in denied]
+            judged = _judged(session, left, now_ms)
+        return left, judged
+
+    def _denied_now(self, new: Sequence[tuple[_Waiting, Delivery]]) -> set[_Waiting]:
+        """Refuse requests to topics that were refused just now, and return them; each refusal costs a session."""
+        now, found = time.monotonic(), set()
+        self._denied = {topic: denied for topic, denied in self._denied.items() if denied[0] > now}
+        for one, _ in new:
+            if (denied := self._denied.get(one.request.topic)) is not None:
+                one.outcome.set_exception(copy(denied[1]))
+                found.add(one)
+        return found
+
     def _refused(self, session: LaneSession, new: Sequence[tuple[_Waiting, Delivery]]) -> dict[_Waiting, DatabusError]:
         """Write requests; return those of which a record was refused for what it is, with the error.
 
         Raises:
+            _SomeDeniedError: one of the topics may not be written; which one the brokers do not say.
             DatabusError: the brokers did not take records, whatever they are.
         """
         session.write([(d, _partition(one.request.producer, one.topic.partitions)) for one, d in new])
@@ -208,9 +289,13 @@ class Lane:
             if cause.code() not in GIVEN_UP
         }
         if causes and not failed:
-            why = write_error(self._settings, new[0][0].request, session.cause(), seen)
-            if len(new) == 1 and isinstance(why, SinkAccessError):
-                return {new[0][0]: why}
+            request = new[0][0].request
+            why = write_error(self._settings, request, session.cause(), seen)
+            if isinstance(why, SinkAccessError):
+                if any(one.request.topic != request.topic for one, _ in new):
+                    raise _SomeDeniedError
+                self._denied[request.topic] = time.monotonic() + _DENIED_S, why
+                return {one: copy(why) for one, _ in new}
             raise StreamNotAnsweredError(f"lane {self._number}: the transaction was given up: {why.message}")
         for error in failed.values():
             if error.retryable:
@@ -218,9 +303,7 @@ class Lane:
         return failed
 
 
-def _judged(
-    session: LaneSession, taken: Sequence[_Waiting], now_ms: int
-) -> tuple[list[tuple[_Waiting, Delivery]], list[tuple[_Waiting, WrittenRequest]], list[tuple[_Waiting, DatabusError]]]:
+def _judged(session: LaneSession, taken: Sequence[_Waiting], now_ms: int) -> _Judged:
     """Return what is new, what repeats a request that is written, and what a producer may not send."""
     ahead: dict[Key, ProducerState] = {}
     new: list[tuple[_Waiting, Delivery]] = []

@@ -22,7 +22,7 @@ from databus.kafka.client import MISSING, ClientSettings, LastError, kafka_error
 from databus.stream.options import StreamOptions
 from databus.stream.plain import producer_settings
 from databus.stream.producers import Key, Producers, ProducerState
-from databus.stream.requests import Delivery
+from databus.stream.requests import Delivery, place_of
 
 _CLAIM = b"claim"
 _READER = {
@@ -152,7 +152,8 @@ class LaneSession:
         """Return the producers of the lane's partition of the state topic, and who has claimed it last.
 
         Args:
-            until: session whose claim is the end; "" for the end of the partition as it is told.
+            until: session whose claim is the end; "" for the partition's end as it is told now: whoever has taken the
+                lane over may write on and on.
         """
         options = self._options
         producers = Producers(options.producers // options.lanes or 1, int(options.producer_idle_s * 1000))
@@ -160,6 +161,9 @@ class LaneSession:
         topic = options.state_topic
         consumer = self._settings.consumer(_READER, self._seen)
         try:
+            with self._talking("read the producers' state"):
+                place = TopicPartition(topic, self._number)
+                end = 0 if until else consumer.get_watermark_offsets(place, timeout=options.timeout_s)[1]
             consumer.assign([TopicPartition(topic, self._number, OFFSET_BEGINNING)])
             silent_since = time.monotonic()
             while True:
@@ -181,7 +185,10 @@ class LaneSession:
                         continue
                     name, _, producer = key.decode().partition("/")  # a topic's name has no slash
                     producers.keep((name, producer), ProducerState.from_bytes(value))
-                if any(message.error() is None for message in messages):
+                newest = max((place_of(message)[1] for message in messages if message.error() is None), default=-1)
+                if not until and newest >= max(0, end - 1):
+                    return producers, owner
+                if newest >= 0:
                     silent_since = time.monotonic()
                 elif time.monotonic() - silent_since > options.timeout_s:
                     timed_out = KafkaError(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001

@@ -15,9 +15,18 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "databus_stream_repeated_requests_total": ("counter", "Requests that had been written before."),
     "databus_stream_read_records_total": ("counter", "Records that were sent to readers."),
     "databus_stream_redelivered_records_total": ("counter", "Records that were sent again after a deadline."),
+    "databus_stream_dropped_connections_total": (
+        "counter",
+        "Connections that were closed: no request came (silent), or an answer was not taken (unread).",
+    ),
     "databus_stream_requests_now": ("gauge", "Requests under way."),
     "databus_stream_waiting_bytes": ("gauge", "Bytes of bodies under way."),
+    "databus_stream_answer_bytes": ("gauge", "Bytes of answers that are being sent."),
     "databus_stream_producers": ("gauge", "Producer ids that are known."),
+    "databus_stream_producers_used_ratio": (
+        "gauge",
+        "Share of the producer ids that the fullest lane may know; at 1 new ids are refused.",
+    ),
     "databus_stream_consumers": ("gauge", "Consumers that are known."),
     "databus_stream_fenced_lanes": ("gauge", "Lanes that another instance has taken over."),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from databus.stream.problems import MEDIA_TYPE
+from databus.core.errors.problem import MEDIA_TYPE
 
 _INTEGER, _STRING, _NUMBER = {"type": "integer", "minimum": 0}, {"type": "string"}, {"type": "number", "minimum": 0}
 _EDGE = {"enum": ["earliest", "latest"]}

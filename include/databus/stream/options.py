@@ -29,8 +29,9 @@ class StreamOptions:
         lanes: transactional writers among which producers are shared out; fixed for a name.
         producers: producer ids that are known at a time.
         producer_idle_s: seconds after which a producer id that wrote nothing is forgotten.
+        confirm_s: seconds without a request after which a lane asks whether it is still this instance's.
         timeout_s: seconds in which the brokers confirm a request.
-        body_s: seconds in which a client sends its body.
+        body_s: seconds in which a client sends the head of a request, its body, and takes each 64 KiB of the answer.
         readers: reads at a time; each has a Kafka client of its own.
         wait_s: the longest wait of a read for records.
         deadline_s: seconds until a delivery that is not acknowledged is made again.
@@ -50,6 +51,7 @@ class StreamOptions:
     lanes: int = 4
     producers: int = 100_000
     producer_idle_s: float = 7 * 86_400.0
+    confirm_s: float = 30.0
     timeout_s: float = 20.0
     body_s: float = 30.0
     readers: int = 16

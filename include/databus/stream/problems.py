@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from databus.core.errors.entries import all_entries, page_of
+from databus.core.errors.problem import MEDIA_TYPE, defect_members, problem_members
 from databus.core.errors.root import DatabusError
 from databus.core.errors.stream import StreamFullError, StreamPlaceGoneError, StreamSequenceError
 
 log = logging.getLogger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_S = 2
 """Seconds until a client asks again while the brokers are away."""
 
@@ -49,17 +47,7 @@ def status_of(error: DatabusError) -> int:
 
 def problem(error: DatabusError) -> dict[str, Any]:
     """Return an error as the members of a problem."""
-    entry, page = all_entries().get(error.code), page_of(error.code)
-    facts: dict[str, Any] = {
-        "type": page if page.startswith("http") else f"urn:databus:error:{error.code}",
-        "title": entry.cause if entry else type(error).__name__,
-        "status": status_of(error),
-        "detail": error.message,
-        "instance": f"urn:uuid:{uuid.uuid4()}",
-        "code": error.code,
-        "hint": error.hint or (entry.way_out if entry else ""),
-        "retryable": error.retryable,
-    }
+    facts = problem_members(error, status_of(error))
     if isinstance(error, StreamSequenceError):
         facts["expected"] = error.expected
     if isinstance(error, StreamPlaceGoneError):
@@ -101,10 +89,6 @@ def of_http(_: Request, error: Exception) -> Response:
 
 def of_defects(_: Request, error: Exception) -> Response:
     """Answer an error that nobody foresaw; the log has it."""
-    instance = f"urn:uuid:{uuid.uuid4()}"
-    log.error("%s: unexpected", instance, exc_info=error)
-    facts = {
-        "type": "about:blank", "title": "Unexpected error", "status": 500, "instance": instance,
-        "detail": f"{type(error).__name__}: the service's log has it under {instance}",
-    }  # fmt: skip
+    facts = defect_members(error, "the service")
+    log.error("%s: unexpected", facts["instance"], exc_info=error)
     return JSONResponse(facts, 500, media_type=MEDIA_TYPE)

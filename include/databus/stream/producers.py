@@ -134,6 +134,11 @@ class Producers:
     def __len__(self) -> int:
         return len(self._states)
 
+    @property
+    def used(self) -> float:
+        """Share of the bound that is in use, 0 to 1."""
+        return len(self._states) / self._most
+
     def __iter__(self) -> Iterator[Key]:
         return iter(self._states)
 

@@ -84,19 +84,17 @@ class Delivery:
     done: Callable[[Delivery], Any] = lambda _: None
     left: int = 0
     error: KafkaError | None = None
-    _first: dict[int, int] = field(default_factory=dict)
-    _last: dict[int, int] = field(default_factory=dict)
-    _count: dict[int, int] = field(default_factory=dict)
+    _spans: dict[int, list[int]] = field(default_factory=dict)  # partition → first, last, count
 
     @property
     def offsets(self) -> dict[int, Offsets]:
         """Offsets by partition."""
-        return {p: Offsets(self._first[p], self._last[p], self._count[p]) for p in sorted(self._count)}
+        return {partition: Offsets(*span) for partition, span in sorted(self._spans.items())}
 
     @property
     def confirmed(self) -> int:
         """Number of records that are written."""
-        return sum(self._count.values())
+        return sum(count for _, _, count in self._spans.values())
 
     @property
     def written(self) -> WrittenRequest:
@@ -150,15 +148,15 @@ class Delivery:
             self._failed(error)
         else:
             partition, offset = place_of(message)
-            if partition not in self._count:
-                self._first[partition] = self._last[partition] = offset
-                self._count[partition] = 1
+            span = self._spans.get(partition)
+            if span is None:
+                self._spans[partition] = [offset, offset, 1]
             else:
-                if offset > self._last[partition]:
-                    self._last[partition] = offset
-                elif offset < self._first[partition]:
-                    self._first[partition] = offset
-                self._count[partition] += 1
+                if offset > span[1]:
+                    span[1] = offset
+                elif offset < span[0]:
+                    span[0] = offset
+                span[2] += 1
         self.left -= 1
         if not self.left:
             self.done(self)

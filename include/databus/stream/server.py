@@ -11,6 +11,7 @@ import uvicorn
 
 from databus.core.errors.config import ConfigError
 from databus.stream.app import create_app
+from databus.stream.connection import connection_class
 from databus.stream.service import StreamService
 
 
@@ -83,6 +84,7 @@ def server(service: StreamService, listener: Listener) -> uvicorn.Server:
         tls |= {"ssl_ca_certs": listener.client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     config = uvicorn.Config(
         create_app(service),
+        http=connection_class(options.body_s, service.count_dropped),
         host=listener.host,
         port=listener.port,
         lifespan="on",

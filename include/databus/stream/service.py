@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 
+from databus.core.errors.source import SourceError
 from databus.kafka.client import ClientSettings
 from databus.stream.access import Rates, Tokens
 from databus.stream.admission import Admission
@@ -15,6 +17,8 @@ from databus.stream.options import StreamOptions
 from databus.stream.plain import PlainWriter
 from databus.stream.requests import WriteAnswer, WriteRequest
 from databus.stream.topics import ServedTopics, Topic
+
+log = logging.getLogger(__name__)
 
 
 class StreamService:
@@ -31,9 +35,21 @@ class StreamService:
         self.rates, self.admission, self.metrics = Rates(options.rate), Admission(options), StreamMetrics()
         self._settings = settings
         self.topics = ServedTopics(settings)
-        self.consumers = Consumers(settings, options)
+        self.consumers = Consumers(settings, options, self.admission.check_answers)
         self._lanes: list[Lane] = []
         self._plain: dict[bool, PlainWriter] = {}
+
+    def check_state(self) -> None:
+        """Compare the topic of the producers' state with the options; brokers that are away are waited for later.
+
+        Raises:
+            StreamStateError: it does not do.
+        """
+        options = self.options
+        try:
+            self.topics.check_state(options.state_topic, options.lanes, options.producer_idle_s)
+        except SourceError as error:
+            log.warning("stream %s: the producers' state is looked at later: %s", options.name, error)
 
     async def start(self) -> None:
         """Start the writers; brokers may be away."""
@@ -80,6 +96,10 @@ class StreamService:
         # A client that goes away does not take its request along: the lane goes on with it.
         return await asyncio.shield(asyncio.wrap_future(lane.submit(topic, request)))
 
+    def count_dropped(self, why: str) -> None:
+        """Count a connection that was closed for what its client did not do."""
+        self.metrics.count("dropped_connections", why=why)
+
     @property
     def healthy(self) -> bool:
         """True while no other instance has taken it over."""
@@ -90,7 +110,9 @@ class StreamService:
         return {
             "requests_now": self.admission.requests,
             "waiting_bytes": self.admission.bytes,
+            "answer_bytes": self.admission.answers,
             "producers": sum(lane.producers for lane in self._lanes),
+            "producers_used_ratio": max((lane.used for lane in self._lanes), default=0.0),
             "consumers": len(self.consumers),
             "fenced_lanes": sum(lane.fenced for lane in self._lanes),
         }

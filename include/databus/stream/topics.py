@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ClusterMetadata, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.errors.source import SourceError
-from databus.core.errors.stream import StreamAcksError, StreamRequestError, StreamTooLargeError, StreamTopicError
-from databus.kafka.client import ClientSettings
+from databus.core.errors.stream import (
+    StreamAcksError,
+    StreamRequestError,
+    StreamStateError,
+    StreamTooLargeError,
+    StreamTopicError,
+)
+from databus.kafka.client import ClientSettings, kafka_error
 from databus.kafka.cluster import KafkaCluster
 from databus.kafka.source_errors import source_error
 from databus.stream.body import StreamRecord, too_large
 
+log = logging.getLogger(__name__)
+
 _SEEN_S = 30.0
 """Seconds for which a topic's settings are taken as they were."""
 _FAILED_S = 1.0
+STATE_REPLICAS = 3
+"""Replicas of the producers' state, where there are as many brokers; one may then be lost while writes go on."""
 BATCH_BYTES = 1_000_000
 """Bytes of records that the service's producers put into one batch; a larger record is alone in its own."""
 _OVERHEAD = 128
@@ -37,12 +48,14 @@ class Topic:
         partitions: number of partitions.
         min_insync: replicas that have a record when it is acknowledged with acks=all (min.insync.replicas).
         message_bytes: the largest batch that the brokers take (max.message.bytes).
+        compacted: whether each record needs a key (cleanup.policy).
     """
 
     name: str
     partitions: int
     min_insync: int
     message_bytes: int
+    compacted: bool = False
 
     def check_acks(self, acks: str) -> bool:
         """Return whether the leader alone has to confirm.
@@ -73,6 +86,7 @@ class Topic:
 
         Raises:
             StreamTopicError: a partition is not there.
+            StreamRequestError: a record of a compacted topic has no key.
             StreamTooLargeError: a record is larger than max.message.bytes allows, or that is less than a batch.
         """
         if self.message_bytes < BATCH_BYTES + _OVERHEAD:
@@ -86,6 +100,12 @@ class Topic:
                 raise StreamTopicError(
                     f"record {number} is for partition {record.partition}; topic {self.name} has {self.partitions}",
                     hint="Partitions are numbered from 0. Leave it out to have the key decide.",
+                )
+            if self.compacted and record.key is None:
+                raise StreamRequestError(
+                    f"record {number} has no key, and topic {self.name} is compacted: it keeps the last record of each "
+                    "key; nothing of the request was written",
+                    hint="Give the record a key, or all of them one by ?key=.",
                 )
             if record.size + _OVERHEAD + 32 * len(record.headers) > self.message_bytes:
                 raise too_large(
@@ -133,33 +153,72 @@ class ServedTopics:
             return topic
 
     def make_state(self, name: str, lanes: int, idle_s: float) -> None:
-        """Create the compacted topic of the producers' state, where it is not there.
+        """Create the compacted topic of the producers' state, where it is not there: three replicas on three brokers.
 
         Raises:
-            StreamTopicError: it is there with another number of partitions, or forgets what the service knows.
+            StreamStateError: it is there with another number of partitions, or forgets what the service knows.
         """
         with self._lock:
-            facts = self._cluster.describe([name], lambda *_: True).get(name)
-            if facts is None:
-                config = state_settings(int(idle_s * 1000))
-                made = self._cluster.admin.create_topics(
-                    [NewTopic(name, lanes, -1, config=config)], request_timeout=self._settings.timeout_s
-                )[name]
-                try:
-                    made.result()
-                except KafkaException as error:
+            if self._has_state(name, lanes, idle_s):
+                return
+            replicas = min(STATE_REPLICAS, len(self._metadata().brokers))
+            config = state_settings(int(idle_s * 1000), replicas)
+            made = self._cluster.admin.create_topics(
+                [NewTopic(name, lanes, replicas, config=config)], request_timeout=self._settings.timeout_s
+            )[name]
+            try:
+                made.result()
+            except KafkaException as error:
+                if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another instance was faster
                     raise source_error(self._settings, f"create topic {name}", error, self._cluster.seen) from error
-            elif facts.partitions != lanes:
-                raise StreamTopicError(
-                    f"topic {name} has {facts.partitions} partitions, and the service {lanes} lanes",
-                    hint=f"Start it with --lanes {facts.partitions}, or with another --name: its producers begin anew.",
-                )
-            else:
-                check_state_settings(name, self._settings_of(name), int(idle_s * 1000))
+
+    def check_state(self, name: str, lanes: int, idle_s: float) -> None:
+        """Compare the topic of the producers' state with what the service wants; one that is not there is made later.
+
+        Raises:
+            StreamStateError: it does not do.
+            SourceError: the cluster does not answer or refuses.
+        """
+        with self._lock:
+            if not self._has_state(name, lanes, idle_s):
+                return
+            known = self._metadata()
+            wanted = min(STATE_REPLICAS, len(known.brokers))
+            fewest = min(len(partition.replicas) for partition in known.topics[name].partitions.values())
+            if fewest < wanted:
+                log.warning(
+                    "topic %s has %d replicas on %d brokers: raise them to %d (kafka-reassign-partitions.sh), else "
+                    "what producers wrote is forgotten with a lost disk",
+                    name, fewest, len(known.brokers), wanted,
+                )  # fmt: skip
+
+    def _has_state(self, name: str, lanes: int, idle_s: float) -> bool:
+        facts = self._cluster.describe([name], lambda *_: True).get(name)
+        if facts is None:
+            return False
+        if facts.partitions != lanes:
+            raise StreamStateError(
+                f"topic {name} has {facts.partitions} partitions, and the service {lanes} lanes",
+                hint=f"Start it with --lanes {facts.partitions}, or with another --name: its producers begin anew.",
+            )
+        check_state_settings(name, self._settings_of(name), int(idle_s * 1000))
+        return True
+
+    def _metadata(self) -> ClusterMetadata:
+        try:
+            return self._cluster.admin.list_topics(timeout=self._settings.timeout_s)
+        except KafkaException as error:
+            raise source_error(self._settings, "list the brokers", error, self._cluster.seen) from error
 
     def _with_settings(self, name: str, partitions: int) -> Topic:
         found = self._settings_of(name)
-        return Topic(name, partitions, int(found["min.insync.replicas"]), int(found["max.message.bytes"]))
+        return Topic(
+            name,
+            partitions,
+            int(found["min.insync.replicas"]),
+            int(found["max.message.bytes"]),
+            "compact" in _policy(found),
+        )
 
     def _settings_of(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
@@ -180,9 +239,9 @@ def check_state_settings(name: str, found: Mapping[str, str], idle_ms: int) -> N
         idle_ms: for how long a producer is known that writes nothing.
 
     Raises:
-        StreamTopicError: a setting of it does not do; the hint has the one that does.
+        StreamStateError: a setting of it does not do; the hint has the one that does.
     """
-    policy = {one.strip() for one in found["cleanup.policy"].split(",")}
+    policy = _policy(found)
     wanted = {}
     if "compact" not in policy:
         wanted["cleanup.policy"] = "compact"
@@ -191,15 +250,17 @@ def check_state_settings(name: str, found: Mapping[str, str], idle_ms: int) -> N
     if "delete" in policy and int(found["retention.bytes"]) >= 0:
         wanted["retention.bytes"] = "-1"
     for setting, value in wanted.items():
-        raise StreamTopicError(
+        raise StreamStateError(
             f"topic {name} has {setting}={found[setting]}: it forgets producers that are in use",
             hint=f"Set {setting}={value} at the topic (kafka-configs.sh --alter --entity-type topics).",
         )
 
 
-def state_settings(idle_ms: int) -> dict[str, str]:
+def state_settings(idle_ms: int, replicas: int) -> dict[str, str]:
     """Return the settings with which the topic of the producers' state is made."""
     return {
+        # One of three may be away; of fewer none is left to wait for.
+        "min.insync.replicas": str(max(1, replicas - 1)),
         # What was forgotten leaves the topic too, once its segment was rolled; by its age alone.
         "cleanup.policy": "compact,delete",
         "retention.ms": str(idle_ms),
@@ -209,3 +270,7 @@ def state_settings(idle_ms: int) -> dict[str, str]:
         "segment.bytes": str(64 * 1024 * 1024),
         "min.cleanable.dirty.ratio": "0.1",
     }
+
+
+def _policy(found: Mapping[str, str]) -> set[str]:
+    return {one.strip() for one in found["cleanup.policy"].split(",")}

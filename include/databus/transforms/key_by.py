@@ -36,7 +36,7 @@ class KeyBy(TableTransform):
     is chosen; rows of one primary key stay in order while it does not change.
 
     An update that changes the key is a delete with the before-image under the old key and an insert with the
-    after-image under the new one, with event ids that end in `.0` and `.1`. Rows go through Spark.
+    after-image under the new one, with event ids that end in `.0` and `.1`.
 
     A row is held back as "key_by_null(column)" where the value is NULL, as "key_by_lacks(column)" where its images do
     not hold it (`binlog_row_image` MINIMAL or NOBLOB), or where its key changes and its after-image is not whole, and
@@ -79,8 +79,21 @@ class KeyBy(TableTransform):
         Raises:
             TransformError: a table meant by name lacks a column, or one is of a type that is no key.
         """
-        schemas = frozenset(schema.schema_id for schema, _ in self._keyed(changes))
-        return self._noted(_KeyChoice(self.label(), schemas, self.columns).applied(changes))
+        return self._noted(self._choice(changes).applied(changes))
+
+    def compilable(self) -> bool:
+        """Return true, but of a subclass: `reshape` may not say all that it does."""
+        return type(self) is KeyBy
+
+    def reshape(self, changes: protocols.Changes) -> protocols.Changes:
+        """Note the keys.
+
+        Raises:
+            TransformError: a table meant by name lacks a column, or one is of a type that is no key.
+        """
+        if not isinstance(changes, FrameChanges):
+            raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
+        return self._noted(self._choice(changes).noted_step(changes, "key", self.columns))
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes with the keys of their tables, for lineage.
@@ -132,6 +145,10 @@ class KeyBy(TableTransform):
                         code="key_column_type",
                     )
             yield schema, fields
+
+    def _choice(self, changes: FrameChanges) -> _KeyChoice:
+        schemas = frozenset(schema.schema_id for schema, _ in self._keyed(changes))
+        return _KeyChoice(self.label(), schemas, self.columns)
 
     def _noted(self, changes: FrameChanges) -> FrameChanges:
         for schema, fields in list(self._keyed(changes)):

@@ -14,6 +14,7 @@ from databus.rows.frames.computing import clear_of
 from databus.rows.frames.expression import Expression
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.places import MOST_ROUTES, ROUTE_TOLD, ROUTES_NOW, ROUTES_WAS, routes_array
+from databus.rows.frames.placing import Placing, Unplacing
 from databus.rows.frames.selection import java_regex, matches, named
 from databus.transforms.table_transform import TableTransform
 
@@ -32,7 +33,7 @@ class Route(TableTransform):
     By value, `Route(by="CASE WHEN region = 'eu' THEN 'eu' ELSE 'us' END", routes=("eu", "us"))`: each route is a view
     of the table. An update that moves a row to another route is a delete with the before-image at the old one and an
     insert with the after-image at the new one, with event ids that end in `.0` and `.1`. A TRUNCATE or DDL row goes to
-    each route. Rows go through Spark.
+    each route.
 
     A row is held back as "route(value)" where the value is none of the routes ("route(***)" where a transform behind
     hides a column of the expression), as "route_lacks(column)" where its images do not say it (`binlog_row_image`
@@ -113,9 +114,24 @@ class Route(TableTransform):
 
         return changes.with_route(changes.per_table(route_of, otherwise=self._by_name()))
 
+    def compilable(self) -> bool:
+        """Return true, but of a subclass by value: `reshape` may not say all that it does."""
+        return self.by is None or type(self) is Route
+
     def reshape(self, changes: protocols.Changes) -> protocols.Changes:
-        """Return the changes: a route changes no column."""
-        return changes
+        """Return the changes: a route changes no column. One by value is noted, and one by table behind it.
+
+        Raises:
+            TransformError: the expression names a column that a matching table does not have.
+        """
+        if not isinstance(changes, FrameChanges):
+            return changes
+        if self.by is not None:
+            return self._choice.noted(self._choice.noted_step(changes, "route", self.routes))
+        if not any(isinstance(step, Placing) for step in changes.steps):
+            return changes
+        routed = (schema.schema_id for schema in changes.tables if self._target(schema.full_name) is not None)
+        return changes.with_step(Unplacing(frozenset(routed)))
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes, with the columns noted whose values a route by value shows: it changes none."""

@@ -25,7 +25,7 @@ class Split(TableTransform):
 
     Each route is a view of the table, as behind a `Filter`: an update that leaves a condition is a delete with the
     before-image in its route, one that enters it an insert with the after-image, whatever it is in the others. A row
-    that satisfies none is filtered. TRUNCATE and DDL rows go to each route. Rows go through Spark.
+    that satisfies none is filtered. TRUNCATE and DDL rows go to each route.
 
     A row that goes to several routes is one record in each, with event ids that end in `.0`, `.1` and so on; a sink
     that takes several of the routes gets as many records of the change. It is read, counted and held back once.
@@ -71,13 +71,27 @@ class Split(TableTransform):
         """
         return self._choice.applied(changes)
 
+    def compilable(self) -> bool:
+        """Return true, but of a subclass: `reshape` may not say all that it does."""
+        return type(self) is Split
+
+    def reshape(self, changes: protocols.Changes) -> protocols.Changes:
+        """Note the conditions.
+
+        Raises:
+            TransformError: a condition names a column that a matching table does not have.
+        """
+        if not isinstance(changes, FrameChanges):
+            return changes
+        return self._choice.noted_step(changes, "split", sorted(self.conditions))
+
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: it changes no column."""
         return changes
 
     def all_routes(self, table: str, route: str) -> tuple[str, ...]:
-        """Return all routes that rows of a table may have."""
-        return tuple(self.conditions) if matches(table, self.tables) else (route,)
+        """Return all routes that rows of a table may have, in the order of copies."""
+        return tuple(sorted(self.conditions)) if matches(table, self.tables) else (route,)
 
     def wants(self) -> ColumnsWanted:
         """Return the columns in the conditions, which each table that is meant must have."""

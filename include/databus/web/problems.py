@@ -19,7 +19,7 @@ from databus.core.errors.checkpoint import (
     StaleEpochError,
 )
 from databus.core.errors.config import ConfigError
-from databus.core.errors.entries import all_entries, page_of
+from databus.core.errors.problem import MEDIA_TYPE, defect_members, problem_members
 from databus.core.errors.root import DatabusError
 from databus.core.trace import TraceError, TraceQueryError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
 _MOST_REFUSED = 20
 """Fields that a refusal of a request names."""
 
@@ -112,17 +111,7 @@ def problem(error: DatabusError) -> dict[str, Any]:
 
     One that says what changed has `version` and `changes` as well, one of a trace `looked_through`.
     """
-    entry, page = all_entries().get(error.code), page_of(error.code)
-    facts = {
-        "type": page if page.startswith("http") else f"urn:databus:error:{error.code}",
-        "title": entry.cause if entry else type(error).__name__,
-        "status": status_of(error),
-        "detail": error.message,
-        "instance": f"urn:uuid:{uuid.uuid4()}",
-        "code": error.code,
-        "hint": error.hint or (entry.way_out if entry else ""),
-        "retryable": error.retryable,
-    }
+    facts = problem_members(error, status_of(error))
     if isinstance(error, CheckpointMovedError):
         facts |= {"version": error.version, "changes": list(error.changes)}
     if looked := getattr(error, "looked_through", None):
@@ -168,10 +157,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def of_defects(_: Request, error: Exception) -> Response:
-        instance = f"urn:uuid:{uuid.uuid4()}"
-        log.error("%s: unexpected", instance, exc_info=error)
-        facts = {
-            "type": "about:blank", "title": "Unexpected error", "status": 500, "instance": instance,
-            "detail": f"{type(error).__name__}: the API server's log has it under {instance}",
-        }  # fmt: skip
+        facts = defect_members(error, "the API server")
+        log.error("%s: unexpected", facts["instance"], exc_info=error)
         return JSONResponse(facts, 500, media_type=MEDIA_TYPE)

@@ -121,7 +121,7 @@ def test_validate_tells_a_form_that_the_definition_leaves_to_spark(tmp_path: Pat
     assert (told.exit_code, row["code"]) == (2, "lane_required")
     assert row["problem"] == (
         'lane: flow f, sink kafka: format="avro" needs rows as they are decoded: transform route by region to eu, '
-        "us is applied by Spark alone"
+        'us makes several records of a row, and format="avro" has no form for them'
     )
 
 
@@ -205,7 +205,8 @@ def test_where_no_file_is_readable_list_says_so_and_validate_says_what_to_do(tmp
     assert hints["dag"].startswith("Is it `from databus.airflow import flow_dag`? ")
     assert {name for name, hint in hints.items() if not hint} == set()
     assert str(tmp_path / "zero.py") in hints["zero"]
-    assert rows["twice"]["problem"].endswith(": Mock: give rows=, rows_per_second=, or both")
+    wanted = "Mock: give rows=, rows_per_second=, phases=, or rows= and one of the others"
+    assert rows["twice"]["problem"].endswith(f": {wanted}")
     empty = tmp_path / "empty"
     empty.mkdir()
     none = CliRunner().invoke(app, ["flows", "list", "--dags", str(empty)])

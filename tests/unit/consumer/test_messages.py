@@ -115,7 +115,7 @@ def test_boundaries() -> None:
         (b"{", "no JSON"),
         (b"\xff", "no JSON"),
         (b'{"a":NaN}', "no JSON"),
-        (b"[1]", "no JSON object"),
+        (b"[1]", "no object"),
         (b"\0\0\0\0\1x", "schema registry"),
         ({"id": 1}, "no known form: id"),
         ({"op": "c", "source": None}, "a member is not as its form has it"),

@@ -13,7 +13,8 @@ from databus.core.batches.counts import SinkCounts, TableCounts, by_sink
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
 from databus.core.state.checkpoint import Epoch, HistoryEntry
-from databus.core.state.ledger import Ledger, SpanState, build
+from databus.core.state.ledger import Ledger, SpanState
+from databus.core.state.ledger_chain import build
 from databus.core.state.merging import merged
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

@@ -187,7 +187,7 @@ def test_without_the_package_its_offset_is_refused_by_name(installed: Installed)
     assert refused.value.code == UNKNOWN
     assert f"entry point 'page' in the group {GROUP}" in refused.value.message
     assert "Install the package of the source" in refused.value.hint
-    assert "binlog, kafka, sequence" in refused.value.hint
+    assert "binlog, kafka, pg_snapshot, sequence" in refused.value.hint
 
 
 @pytest.mark.parametrize(

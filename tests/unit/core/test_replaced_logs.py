@@ -17,7 +17,8 @@ from databus.core.positions.replaced_logs import REPLACED, is_of_former_log
 from databus.core.state.amendments import Amendment
 from databus.core.state.backfill import Aim, Mode, backfill_id
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.state.ledger import SpanState, build
+from databus.core.state.ledger import SpanState
+from databus.core.state.ledger_chain import build
 from databus.rows.versions import source_version
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

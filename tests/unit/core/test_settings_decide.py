@@ -18,7 +18,9 @@ from databus import (
     HashPartition,
     Kafka,
     KafkaTopics,
+    MockFault,
     MysqlBinlog,
+    SequenceTable,
     SnapshotOptions,
 )
 from databus.core.flow_specs import SinkSpec, SourceSpec
@@ -60,9 +62,17 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         Mock(rows=0),
-        {},
+        {"faults": (MockFault(what="read_fails", at_row=0),)},
         {"tables": ("x.y",), "rows": 1, "rows_per_second": 1.0, "since": datetime(2020, 1, 1, tzinfo=UTC),
-         "rows_per_transaction": 2, "columns": {"a": "int"}, "null_ratio": 0.5, "seed": 3, "start": "latest"},
+         "rows_per_transaction": 2, "columns": {"a": "int"}, "null_ratio": 0.5, "seed": 3, "start": "latest",
+         "operations": (1, 1, 0), "keys": 5, "skew": 1.0, "table_skew": 1.0, "phases": ((1.0, 5.0),),
+         "sizes": {"status": 9}, "statements": ((0, "ALTER TABLE shop.orders DROP weight"),)},
+    ),
+    (
+        SequenceTable(conn_id="p", table="public.outbox"),
+        {"start": "latest", "poll_interval": timedelta(seconds=5), "clean": True},
+        {"conn_id": "x", "table": "x.y", "number": "n", "time": "t", "transaction": "x", "columns": ("a",),
+         "lag_window": timedelta(seconds=5)},
     ),
     (MOST, KAFKA_HOW, KAFKA_WHAT),
     (

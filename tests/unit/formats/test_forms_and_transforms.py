@@ -340,6 +340,10 @@ class Doubling:
 
     none: float = math.nan
 
+    @property
+    def places(self) -> bool:
+        return False
+
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         return rows
 

@@ -18,7 +18,7 @@ from databus.rows.image_form import json_form
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import MessageTally
-from databus.sinks.kafka.traced_record import plain_key, reads_alike
+from databus.sinks.kafka.tracing.record import plain_key, reads_alike
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.reference.made_messages import SERVER, plan
 from tests.unit.formats.encoded_messages import made

@@ -1,8 +1,7 @@
-"""Metric names: the table, the document, the dashboard and what is emitted say the same."""
+"""Metric names: the table, the document and what is emitted say the same (dashboards: test_charts.py)."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,7 @@ from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.core.state.snapshot_progress import progress_of
 from databus.observe.alerts.rules import AlertWhen
 from databus.observe.batch_points import of_batch, of_window, point
-from databus.observe.metric_names import METRICS, TASK_METRICS, WATCH_METRICS
+from databus.observe.metric_names import METRICS, TASK_METRICS
 from databus.observe.prometheus import of_flow, render
 from databus.records.activity import summed
 from tests.contract.record_samples import report, report_of_chunks
@@ -31,7 +30,8 @@ ROW = re.compile(
 )
 FIGURES = FlowFigures(
     "orders", NOON, committed="5", head="9", lag_seconds=1.5, lag_bytes=10, lag_rows=2, epoch=7, batch=4, gaps=(),
-    headroom=Headroom(100.0, 10, "bin.1", 1000), quarantine_rows=0, quarantine_new=0, quality_violations=0,
+    headroom=Headroom(100.0, 10, "bin.1", 1000), quarantine_rows=0, quarantine_new=0,
+    quality_violations=5, quality_passed=True,
     rejected={"search": RejectedRows(1, 59)},
     committed_at=NOON - timedelta(seconds=3), last_run_at=NOON, behind=(), paused="by ann",
     unreachable={"records": "no"},
@@ -48,25 +48,6 @@ def test_the_document_lists_every_metric_as_the_code_has_it() -> None:
     }
 
 
-def queries() -> list[str]:
-    board = json.loads((ROOT / "docker/grafana/databus.json").read_text())
-    return [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-
-
-def test_every_query_of_the_dashboard_names_a_metric_and_every_watch_metric_of_a_flow_is_shown() -> None:
-    known = {metric.prometheus: metric for metric in WATCH_METRICS}
-    shown = set()
-    for query in queries():
-        names = re.findall(r"\bdatabus_\w+", query)
-        assert names, query
-        for name in names:
-            assert name in known, query
-        shown |= set(names)
-        for label in re.findall(r"[{,(]\s*(\w+)\s*(?:=~|!~|!=|=)", query):
-            assert all(label in known[name].labels for name in names), query
-    assert {m.prometheus for m in WATCH_METRICS if "flow" in m.labels} <= shown
-
-
 def test_every_alert_kind_has_a_runbook() -> None:
     for kind in AlertKind:
         text = (ROOT / f"docs/runbooks/{kind}.md").read_text()
@@ -79,6 +60,9 @@ def test_prometheus_text() -> None:
     assert '# TYPE databus_lag_seconds gauge\ndatabus_lag_seconds{flow="orders"} 1.5\n' in text
     assert 'databus_delay_seconds{flow="orders",quantile="0.95"} 0.2' in text
     assert 'databus_recent_rows_per_second{flow="orders"} 5' in text
+    assert 'databus_headroom_low{flow="orders"} 0' in text
+    assert 'databus_quality_violations{flow="orders"} 5' in text
+    assert 'databus_quality_failed{flow="orders"} 0' in text
     assert 'databus_unreachable{flow="orders",what="records"} 1' in text
     assert '# TYPE databus_lease_claims_total counter\ndatabus_lease_claims_total{flow="orders"} 7' in text
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? (-?[\d.e+-]+|NaN|[+-]Inf)')

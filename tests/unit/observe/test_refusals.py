@@ -11,6 +11,7 @@ from databus import Email, Notifier, Webhook
 from databus.core.alerts.alert import Alert
 from databus.core.errors import AlertingError, ConfigError
 from databus.observe.alerts.outbox import GIVE_UP, RETRY_S
+from tests.unit.observe.alert_place import CLEAR, OVER, Place
 from tests.unit.observe.receivers import Hooks, Mailbox, answering
 from tests.unit.observe.test_channels import (
     RAISED,
@@ -21,7 +22,6 @@ from tests.unit.observe.test_channels import (
     mailbox,  # noqa: F401 - a fixture
     smtp,
 )
-from tests.unit.observe.test_outbox import CLEAR, OVER, Place
 
 
 def test_an_address_that_is_refused_costs_the_others_no_second_mail(

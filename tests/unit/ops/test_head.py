@@ -15,6 +15,7 @@ from databus.core.settings import Settings
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.ops.health.head import FlowPosition, HeadLook
 from databus.sources.mock.source import MockSource
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 
 
@@ -77,7 +78,7 @@ def test_a_snapshot_that_is_under_way_wakes_its_flow_though_nothing_is_logged() 
             return None, start
 
         def source(self) -> Any:
-            return QuietLog(cast("Any", None))
+            return QuietLog(Mock(rows=1))
 
         def rest(self) -> None:
             pass

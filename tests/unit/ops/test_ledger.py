@@ -12,7 +12,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, ReplacedOutputs
-from databus.core.state.ledger import build
+from databus.core.state.ledger_chain import build
 from databus.core.state.merging import merged as merge
 from databus.ops.ledger.show import LedgerState, begins_anew, merged, summary
 from databus.ops.ledger.sinks import _ledger_evidence

@@ -12,7 +12,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.positions.gaps import OPEN, PURGED, SKIPPED, Gap, cause_of_sink
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.checkpoint import Epoch, HistoryEntry
-from databus.core.state.ledger import build
+from databus.core.state.ledger_chain import build
 from databus.ops.ledger.band import band_view, folded
 from databus.ops.ledger.show import LedgerState
 

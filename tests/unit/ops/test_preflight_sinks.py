@@ -146,7 +146,7 @@ def test_a_finding_is_retried_as_its_error_would_be(flow: Flow, error: DatabusEr
 def test_a_sink_that_is_behind_is_shown(flow: Flow) -> None:
     store = MemoryCheckpoints()
     lease = store.claim("shop", __version__, 0)
-    store.start("shop", lease, flow.source.open(EnvironmentConnections({}), Any).start_offset(), "run")  # type: ignore[arg-type]
+    store.start("shop", lease, flow.source.open(EnvironmentConnections({}), None).start_offset(), "run")  # type: ignore[arg-type]
     store.detach("shop", lease, "b", "away")
     (behind,) = [f for f in preflight(flow, services(store)) if f.code == "sink_behind"]
     assert (behind.level, behind.subject) == (Level.WARN, "sink b")

@@ -24,8 +24,8 @@ from databus.ops.quarantine.outcome import ReplayResult, beside, outcome, tally
 from databus.ops.quarantine.replay_entries import MAX_ROWS, in_replays, stages_of
 from databus.ops.quarantine.show import discard, require_known
 from databus.ops.quarantine.show import tally as quarantine_tally
-from databus.records import quarantine as held_rows
-from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine import rows as held_rows
+from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.runtime.beside.replay import ReplayOutcome

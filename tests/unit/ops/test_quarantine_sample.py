@@ -11,8 +11,8 @@ import pytest
 from databus import DropColumns, Flow, Kafka, Mask, Mock, Project, RenameColumns
 from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.sample import HIDDEN, HiddenColumnNames, hidden_names, shown_payload, shown_row
-from databus.records.quarantine import HeldState
-from databus.records.quarantine_causes import SampledRow
+from databus.records.quarantine.causes import SampledRow
+from databus.records.quarantine.rows import HeldState
 
 TABLE, MAIL = "shop.people", "ann@example.org"
 ROW, OLD = {"id": 1, "email": MAIL}, {"email": f"old-{MAIL}"}

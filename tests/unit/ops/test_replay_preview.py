@@ -16,7 +16,7 @@ from databus.core.settings import Settings
 from databus.ops.quarantine.replay_entries import refusals
 from databus.ops.quarantine.replay_refusals import SINK_BEHIND
 from databus.ops.quarantine.show import select
-from databus.records.quarantine import Selection
+from databus.records.quarantine.rows import Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 

@@ -12,7 +12,7 @@ from databus.records.activity import activity
 from databus.records.ledger.reports import LedgerReports
 from databus.records.outputs import written_outputs
 from databus.records.quality.result import evaluate_run
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.run_ranges import RunRange
 from databus.records.store import RecordStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from databus.core.batches.receipts import CHECK, RejectedRow
-from databus.records.quarantine import HeldRows, Selection
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 
 

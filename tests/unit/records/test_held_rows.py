@@ -10,9 +10,9 @@ import pytest
 
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import CheckedBatch
-from databus.records import quarantine as held_rows
 from databus.records.activity import activity
-from databus.records.quarantine import HeldRows, HeldState, Selection
+from databus.records.quarantine import rows as held_rows
+from databus.records.quarantine.rows import HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 

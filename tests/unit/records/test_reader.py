@@ -109,7 +109,7 @@ def test_a_look_up_loads_neither_sqlalchemy_nor_a_search_client(store):
     code = (
         "import sys\n"
         "import databus.cli.trace, databus.ops.trace.follow\n"
-        "import databus.sinks.kafka.tracing, databus.sinks.elasticsearch.tracing\n"
+        "import databus.sinks.kafka.tracing.topic_reader, databus.sinks.elasticsearch.tracing\n"
         "from databus.records.provenance import Provenance\n"
         "from databus.records.quick_reader import RecordReader\n"
         f"with RecordReader({str(store.url)!r}) as reader: print(Provenance(reader).flows())\n"

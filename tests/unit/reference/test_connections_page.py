@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from databus.binlog.server.wire import _options
+from databus.binlog.server.wire import client_options
 from databus.checkpoints.connection.options import ZooKeeperOptions
 from databus.connections.airflow_format import parse_connection
 from databus.core.connections import Connection
@@ -19,7 +19,7 @@ from tests.reference.raised import PACKAGE
 
 CODE = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if "conn_ids(self)" in path.read_text())
 ASKED = {kind for kinds in re.findall(r'conn_id, "([a-z_|]+)"\)', CODE) for kind in kinds.split("|")}
-"""Types that specs ask for (`conn_ids`), beside those of ZooKeeper and Spark."""
+"""Types that specs ask for (`conn_ids`), beside those of ZooKeeper, Spark, and of `SequenceTable`, which takes any."""
 
 
 def of(name: str) -> Connection:
@@ -29,7 +29,7 @@ def of(name: str) -> Connection:
 @pytest.mark.parametrize("name", types())
 def test_an_example_is_read(name: str) -> None:
     made = of(name)
-    assert made.conn_type in ASKED | {"zookeeper", "spark_connect"}
+    assert made.conn_type in ASKED | {"zookeeper", "spark_connect", "postgres"}
     if uri := types()[name].get("uri"):
         again = parse_connection("made_up", uri)
         assert (again.conn_type, again.port) == (made.conn_type, made.port or again.port)
@@ -50,7 +50,7 @@ def test_the_clients_take_the_examples() -> None:
     assert "k1:9093" in str(servers_of(of("kafka").extra))
     assert RegistrySettings.of(of("http"), 1.0).url == "https://registry.example.com:8081/apis/ccompat/v7"
     no_tls = of("mysql").model_copy(update={"extra": {}})  # its file is not here
-    assert _options(no_tls) == {"host": "db.example.com", "port": 3306, "ssl_disabled": True}
+    assert client_options(no_tls) == {"host": "db.example.com", "port": 3306, "ssl_disabled": True}
 
 
 def test_every_type_that_a_spec_asks_for_is_described() -> None:

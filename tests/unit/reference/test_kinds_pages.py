@@ -50,6 +50,7 @@ def test_every_option_that_a_person_may_write_is_listed_once(name: str) -> None:
         (str, "text"),
         (int | None, "whole number or None"),
         (tuple[str, ...], "tuple of texts"),
+        (tuple[tuple[int, str], ...], "tuple of (whole number, text)"),
         (Mapping[str, Any], "mapping of text to anything"),
         (Literal["a", "b", "c"], '`"a"`, `"b"` or `"c"`'),
         (Duration | None, "timedelta or None"),

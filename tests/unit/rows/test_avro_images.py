@@ -24,7 +24,7 @@ from databus.rows.avro import images, schemas
 from databus.rows.avro.images import ALONE, IN_UNION
 from databus.rows.avro.schemas import envelope_schema, fingerprint, key_schema, text_of, value_schema
 from databus.rows.avro.types import AvroField, avro_fields, avro_name, avro_namespace
-from databus.rows.variant_kernels import VALUE as VALUE_STATE
+from databus.rows.variant.kernels import VALUE as VALUE_STATE
 from databus.rows.wire import kernels
 from databus.rows.wire.columns import longs, texts
 from databus.rows.wire.keys import WireKeyEncoder, wire_key_encoder

@@ -20,7 +20,7 @@ from databus.core.stored_form import canonical_json
 from databus.rows import emit as emit_module
 from databus.rows.emit import emit, emit_events
 from databus.rows.murmur2 import murmur2
-from databus.rows.variant import arrow_schema
+from databus.rows.variant.images import arrow_schema
 from databus.testing.table_batches import Image, Unrepresentable, batch, table, transactions
 
 Read = Callable[[Any], Any]

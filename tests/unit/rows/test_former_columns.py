@@ -7,7 +7,7 @@ import pytest
 from databus.core.errors import ConfigError
 from databus.core.events import ROW_COLUMNS
 from databus.rows.former_columns import FORMER_COLUMNS, as_printed, former_columns_named
-from databus.rows.variant import arrow_schema
+from databus.rows.variant.images import arrow_schema
 
 NAMES = [name for name, _ in ROW_COLUMNS]
 ROWS = arrow_schema().empty_table()

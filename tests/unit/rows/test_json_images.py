@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
-from databus.rows import json_images, variant
+from databus.rows import json_images
 from databus.rows.json_images import ImageColumns
+from databus.rows.variant import images as variant
 from databus.testing.table_batches import Unrepresentable, batch, table
 
 Read = Callable[[Any], Any]

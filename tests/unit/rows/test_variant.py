@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
-from databus.rows import variant
-from databus.rows.variant import encode, metadata_bytes
+from databus.rows.variant import images as variant
+from databus.rows.variant.images import encode, metadata_bytes
 from databus.testing.table_batches import Unrepresentable, batch, table
 
 Read = Callable[[Any], Any]

@@ -10,7 +10,7 @@ import pytest
 
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.snapshot import BEGINS_WITH_ROWS, CaptureScope, TableProgress
-from databus.runtime.snapshot_turns import SnapshotTurns
+from databus.runtime.pacing.snapshot_turns import SnapshotTurns
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_chunks_of_given_up_plans import Snapped, SnapshotOfMock
 

@@ -16,7 +16,7 @@ from databus.core.errors.source import ChunkFileError
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
-from databus.sources.mock.rows import mock_tables
+from databus.sources.mock.log import log_of
 from databus.sources.mock.source import MockSource, MockSplit
 from databus.sources.mock.spec import Mock
 from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers, rows_of
@@ -68,7 +68,7 @@ class SnapshotOfMock(MockSource):
         if any(file.name in LOST for file in chunks):
             raise ChunkFileError("the chunk file is gone")
         spec = self.options
-        tables = tuple(t.schema for t in mock_tables(spec.tables, spec.columns, spec.seed, spec.null_ratio))
+        tables = tuple(each.schema for each in log_of(spec).planned(1, 1))
         return replace(plan, tables=tables, rows=plan.rows + CHUNK, chunks=tuple(chunks))
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:

@@ -13,7 +13,7 @@ import pytest
 
 from databus.runtime.direct import task
 from databus.runtime.direct.read_ahead import collector_at_rest, return_free_memory
-from databus.sources.mock import source
+from databus.sources.mock import split
 from tests.unit.runtime.test_direct import Counting, Halves, dispatched
 
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another malloc")
@@ -106,7 +106,7 @@ class _Holing(Halves):
 @glibc
 def test_a_task_returns_them_between_its_rows_and_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "_ROWS_BETWEEN_TRIMS", 1)
-    monkeypatch.setattr(source, "_BATCH_ROWS", 20)
+    monkeypatch.setattr(split, "_BATCH_ROWS", 20)
     encoder = _Holing()
     dispatched(monkeypatch, encoder, Counting())
     seen = [*encoder.resident, _resident()]

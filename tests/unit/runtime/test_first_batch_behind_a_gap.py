@@ -17,9 +17,9 @@ from databus.core.state.amendments import Amendment
 from databus.core.state.known_outputs import still_first
 from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.times import SystemClock
-from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity
+from databus.runtime.pacing.batch_sizing import Pace
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.sinks.markerless import UnmarkedSink
 from databus.testing.memory_store import MemoryCheckpoints

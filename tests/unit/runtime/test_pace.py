@@ -12,7 +12,7 @@ from databus import Batching
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.checkpoint import Checkpoint, Epoch
-from databus.runtime.batch_sizing import LEAST_SHARE, Effort, Pace, log_change, turned_away
+from databus.runtime.pacing.batch_sizing import LEAST_SHARE, Effort, Pace, log_change, turned_away
 
 BATCHING = Batching(max_rows=100_000, max_bytes=64 << 20, dispatch_time=timedelta(seconds=10))
 LEAST = int(100_000 * LEAST_SHARE) + 1

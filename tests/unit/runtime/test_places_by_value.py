@@ -68,11 +68,12 @@ def test_all_routes_that_may_come_are_outputs() -> None:
     assert routes_of(flow(Route({"shop.*": "all"}), BY_REGION), ORDERS) == ("eu", "us")
 
 
-def test_rows_that_values_place_go_through_spark() -> None:
+def test_rows_that_values_place_are_direct_but_in_a_form_of_its_own() -> None:
+    form = KAFKA.model_copy(update={"types": "debezium"})
     for spec, copies in ((BY_REGION, 2), (KeyBy("id"), 4), (Split({"a": "true"}), 2), (Route({"*": "a"}), 1)):
         assert most_copies(flow(spec)) == copies
-        assert bool(refusal(flow(spec))) == (copies > 1)
-    assert refusal(flow(BY_REGION)).startswith("transform route by region to eu, us is applied by Spark alone")
+        assert refusal(flow(spec)) == ""
+        assert bool(refusal(flow(spec, sinks=(form,)))) == (copies > 1)
     assert most_copies(flow(Split(dict.fromkeys("abc", "true")), KeyBy("id"))) == 6
     raw = SimpleNamespace(
         name="f", transforms=(BY_REGION,), sinks=(SimpleNamespace(takes_raw_records=True, sink_name="m"),)

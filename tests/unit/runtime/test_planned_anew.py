@@ -20,9 +20,9 @@ from databus.core.settings import Settings
 from databus.core.state.plan import SourcePlan
 from databus.core.times import SystemClock
 from databus.rows.versions import versions_of
-from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity
+from databus.runtime.pacing.batch_sizing import Pace
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.sinks.markerless import UnmarkedSink
 from databus.sources.kafka.positions import LogState, advanced, shares

@@ -20,7 +20,7 @@ from databus.runtime.routing import require_unreserved, reserved_in
 from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.runtime.tables.column_lineage import written_tables
 from databus.testing.table_batches import table
-from tests.unit.ops.test_flow_tables import Told, now
+from tests.unit.ops.told_tables import Told, now
 
 NAMES = ("__op", "__deleted", "__ts_ms", "__event_id", "__flags", "__tables", "__emptied", "_type")
 TABLE = table("shop.k2", {"id": "bigint", **dict.fromkeys(NAMES, "int")})

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from databus.runtime.snapshot_rate import BURST_S, FIRST_ROWS, LEAST_S, STREAM_S, ChunkShare, SnapshotRate
+from databus.runtime.pacing.snapshot_rate import BURST_S, FIRST_ROWS, LEAST_S, STREAM_S, ChunkShare, SnapshotRate
 
 
 class Clock:

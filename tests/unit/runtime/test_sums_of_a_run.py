@@ -21,7 +21,7 @@ from databus.core.events import RowState
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.state.ledger import build
+from databus.core.state.ledger_chain import build
 from databus.core.state.plan import LostRange, Plan, SourcePlan
 from databus.ops.ledger.show import LedgerState, summary
 from databus.ops.runs.view import run_view

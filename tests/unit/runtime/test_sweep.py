@@ -29,7 +29,7 @@ from databus.sinks.noop import Noop
 from databus.sources.mock.spec import Mock
 from databus.sources.mysql.flow_stores import FlowStores
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.test_zookeeper_loss import FLOW, Holder, Line, Register, Slots, done, move, plan_of
+from tests.unit.runtime.spool_holder import FLOW, Holder, Line, Register, Slots, done, move, plan_of
 
 PIECES = OffsetRange(SequenceOffset(0), SequenceOffset(1))
 ASKED = Backfill(

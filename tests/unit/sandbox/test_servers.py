@@ -66,8 +66,8 @@ def test_the_cluster_runs_the_driver_on_its_own_master(tmp_path: Path) -> None:
     assert [each[each.index("--master") + 1] for each in local] == ["local[9]"]
 
 
-def test_airflow_and_debezium_wait_for_the_others() -> None:
-    assert [name for name, server in SERVERS.items() if server.after_others] == ["debezium", "airflow"]
+def test_what_needs_the_addresses_of_others_waits_for_them() -> None:
+    assert [name for name, server in SERVERS.items() if server.after_others] == ["debezium", "stream", "airflow"]
 
 
 def test_zookeeper_writes_its_ports_and_paths(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from databus.core.trace import ChangeSelector
 from databus.sinks.kafka.headers import header_lists
-from databus.sinks.kafka.traced_record import is_other, number_in_log, sighting_of
+from databus.sinks.kafka.tracing.record import is_other, number_in_log, sighting_of
 from tests.unit.formats.encoded_messages import encoded
 
 

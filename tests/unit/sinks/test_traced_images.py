@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from databus.core.trace import RowImages
-from databus.sinks.kafka.traced_images import LARGEST_BYTES, images_of
+from databus.sinks.kafka.tracing.images import LARGEST_BYTES, images_of
 
 OLD, NEW = {"id": "7", "name": "a"}, {"id": "7", "name": "b"}
 

@@ -16,9 +16,9 @@ from databus.core.positions.binlog_offset import BinlogOffset
 from databus.sources.mysql.replica_rules import own_of_mariadb, replica_faults
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot import server_load
-from databus.sources.mysql.snapshot.replica_view import wait_for_replica
 from databus.sources.mysql.snapshot.server_load import ServerLoad
 from databus.sources.mysql.snapshot.snapshot_preflight import replica_findings
+from databus.sources.mysql.snapshot.views.replica_view import wait_for_replica
 
 SOURCE = {"mysql": "uuid-of-source", "mariadb": "1"}
 SETTINGS = {

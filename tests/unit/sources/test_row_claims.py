@@ -21,8 +21,8 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.scan import scan_events
 from databus.binlog.segments.large_values import read_large_value
 from databus.core.errors import DecodeError, SegmentStoreFullError
-from databus.rows import variant
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
+from databus.rows.variant import images as variant
 from databus.sources.mysql.row_filters import ModuloPartition, RowFilters
 from databus.sources.mysql.segments import rows as reading
 from databus.sources.mysql.segments.address import LargeValueRules, SegmentAddress

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
+from databus.core.errors import StreamFencedError
 from databus.stream.lane_session import LaneSession
 from databus.stream.options import StreamOptions
 from databus.stream.producers import ProducerState, WrittenRequest
@@ -50,3 +53,25 @@ def test_the_state_is_read_up_to_the_claim() -> None:
     assert session.producers.of(("events", "w"), now_ms) == state
     session.confirm()
     assert len(settings.claims) == 2
+
+
+class BusyConsumer(FakeConsumer):
+    """Consumer of a partition to which another instance writes on and on: its end never comes."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self._at = 0
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, 4  # the last of them is the end of a transaction, which is no message
+
+    def consume(self, count: int, seconds: float) -> list[FakeMessage]:
+        self._at += 2
+        return [FakeMessage(self._at, b'{"owner": "other", "at_ms": 1}', b"claim")]
+
+
+def test_a_lane_that_was_taken_over_is_told_so_while_the_other_one_writes() -> None:
+    settings: Any = FakeCluster(FakeMessage(5))
+    settings.consumer = lambda *_: BusyConsumer()
+    with pytest.raises(StreamFencedError, match="another instance"):
+        LaneSession(settings, StreamOptions(), 0, "me", claimed=True)

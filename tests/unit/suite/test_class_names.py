@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from functools import cache
 
-from tests.suite.steady import ROOT
+from tests.unit.suite.definitions import definitions
 
 _TWICE = {
     "Change": "the consumer's is a public name; the one of traces is what a search finds",
     "Changes": "the consumer's is a public name; the one of splits is what a lane writes",
+    "Command": "the Redis library's is a public name, as Redis calls it; the sandbox's is one to start a process",
     "Elasticsearch": "the sink is a public name; the sandbox's server is called as the program is",
     "Kafka": "the sink is a public name; the sandbox's server is called as the program is",
+    "Key": "the Redis library's is a public name, as Redis calls it; the sink's is a document's",
     "Split": "the transform is a public name, as others call it; the split of a source is what Spark calls its input",
+    "Stream": "the Redis library's is a public name, as Redis calls it; the sandbox's server is called as its command",
+    "Transaction": "public names both: the consumer's of a source's commit, the Redis library's of MULTI and EXEC",
 }
 """Names that two classes have, and why."""
 
@@ -34,12 +37,10 @@ _PUBLIC = frozenset({"Seen"})
 @cache
 def classes() -> dict[str, list[str]]:
     """Return the name of each class of the product, private and nested ones too, with the files that define it."""
-    package = ROOT / "include" / "databus"
     found = defaultdict(list)
-    for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(f"{path.relative_to(package)}:{node.lineno}")
+    for each in definitions():
+        if each.is_class:
+            found[each.name].append(f"{each.file}:{each.line}")
     return found
 
 

@@ -16,13 +16,13 @@ from databus.airflow import api
 from databus.core.errors.batch import RecordingError
 from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.errors.entries import all_entries
+from databus.core.errors.problem import MEDIA_TYPE
 from databus.ops.checkpoint import amend as mediation
 from databus.records.actions import ActionAnswer, ActionRequest, Actions
 from databus.records.store import RecordStore
 from databus.web import actions as of_actions
 from databus.web import checkpoints
 from databus.web import installation as of_web
-from databus.web.problems import MEDIA_TYPE
 from tests.unit.web.operators_app import DAG, FLOW, Operators, held, hold, operators_app
 
 SCRIPT = "<script>alert(1)</script>"

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from databus import DropColumns, Flow, Kafka, Mask, MysqlBinlog, Noop, NotNull
 from databus.connections.environment import EnvironmentConnections
+from databus.core.errors.problem import MEDIA_TYPE
 from databus.core.trace import Change, RowImages, Sighting
 from databus.ops.trace import log as trace_log
 from databus.ops.trace.view import TracePage
@@ -243,5 +244,5 @@ def test_records_that_do_not_answer_are_named(client: TestClient, monkeypatch: p
     for path in (PAGE, f"{TRACE}?q=bin.000001:150"):
         answer = client.get(path)
         assert answer.status_code == 503, path
-        assert answer.headers["content-type"] == problems.MEDIA_TYPE
+        assert answer.headers["content-type"] == MEDIA_TYPE
         assert {"code", "detail", "hint"} <= set(answer.json()), path

@@ -13,10 +13,10 @@ from databus import DropColumns, Project, RenameColumns
 from databus.core.batches.receipts import RejectedRow
 from databus.ops.quarantine import show
 from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
-from databus.records import quarantine as of_records
 from databus.records.provenance import Provenance
-from databus.records.quarantine import HeldRow
-from databus.records.quarantine_causes import READ_BYTES
+from databus.records.quarantine import rows as of_records
+from databus.records.quarantine.causes import READ_BYTES
+from databus.records.quarantine.rows import HeldRow
 from databus.records.quick_reader import RecordReader
 from tests.unit.web.operators_app import DAG, FLOW, Operators, held, hold, operators_app
 

@@ -82,7 +82,7 @@ class ServerConnection:
         try:
             # Replication needs private members of the connection that the type stubs do not know.
             self._mysql: Any = pymysql.connect(
-                **_options(connection),
+                **client_options(connection),
                 user=connection.login or None,
                 password=connection.password.get_secret_value(),
                 connect_timeout=float(connection.extra.get("connect_timeout", CONNECT_TIMEOUT_S)),
@@ -248,7 +248,12 @@ def error_text(error: Exception) -> str:
     return str(error.args[1]) if len(error.args) > 1 else str(error)
 
 
-def _options(connection: Connection) -> dict[str, Any]:
+def client_options(connection: Connection) -> dict[str, Any]:
+    """Return PyMySQL's arguments that say where the server is and how TLS is done.
+
+    Raises:
+        ConfigError: the TLS options in `extra` cannot be used.
+    """
     extra = connection.extra
     options: dict[str, Any] = {}
     if extra.get("unix_socket"):

@@ -98,6 +98,18 @@ class SourceSettingError(SourceError):
     code = "source_setting"
 
 
+class SequenceTableError(SourceError):
+    """The table of a `SequenceTable` is gone, or lacks what its rows are read by."""
+
+    code = "source_table_unfit"
+
+
+class LateNumberError(SourceError):
+    """Rows were added with numbers that a flow has read past: it has missed them."""
+
+    code = "source_number_late"
+
+
 class OffsetPurgedError(SourceError):
     """The log at the wanted offset is no longer on the server: a gap that must be decided on."""
 

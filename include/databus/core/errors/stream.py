@@ -44,6 +44,12 @@ class StreamTopicError(StreamError):
     default_hint = "Create the topic first: the service makes none, so that a misspelt name is not written to."
 
 
+class StreamStateError(StreamError):
+    """The topic of the producers' state does not do for the service as it was started."""
+
+    code = "stream_state"
+
+
 class StreamTooLargeError(StreamError):
     """A record or a request is larger than allowed; nothing of it was written."""
 

@@ -25,8 +25,12 @@ KINDS = {
     "binlog": "databus.core.positions.binlog_offset:BinlogOffset",
     "kafka": "databus.core.positions.kafka_offsets:KafkaOffsets",
     "sequence": "databus.core.positions.offset:SequenceOffset",
+    "pg_snapshot": "databus.core.positions.pg_snapshot:PgSnapshotOffset",
 }
 """Kind → "module:Class" of what is in this package."""
+
+BY_PROTOCOL = frozenset({"pg_snapshot"})
+"""Kinds of this package of which, as of another one's, only what the protocol says is known."""
 
 UNKNOWN, NOT_LOADED = "offset_kind_unknown", "offset_kind_broken"
 """Codes of the errors that name a kind of offset which no package has, or whose class cannot be used."""
@@ -61,8 +65,8 @@ def is_known(kind: object) -> bool:
 
 
 def is_foreign(offset: Offset) -> bool:
-    """Return whether an offset is of another package, of which only what the protocol says is known."""
-    return offset.kind not in KINDS
+    """Return whether only what the protocol says is known of an offset: it is of another package, or told like one."""
+    return offset.kind not in KINDS or offset.kind in BY_PROTOCOL
 
 
 def offset_from_json(data: Mapping[str, Any]) -> Offset:

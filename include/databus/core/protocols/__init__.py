@@ -2,6 +2,7 @@
 
 from databus.core.protocols.optional_sink import DirectEncoder, DirectSink, FollowingSink, PinningSink, RawRecordEncoder
 from databus.core.protocols.optional_source import (
+    BoundedSource,
     DefinedSource,
     PartitionedSource,
     RotatingSource,
@@ -17,6 +18,7 @@ from databus.core.protocols.splits import Changes, DirectSplit, RawRecordSplit, 
 from databus.core.protocols.staging import NeededSegments, StagedPlans, StagingSource
 
 __all__ = [
+    "BoundedSource",
     "Changes",
     "Clock",
     "DefinedSource",

@@ -104,6 +104,15 @@ class StoppingSource(Protocol):
 
 
 @runtime_checkable
+class BoundedSource(Protocol):
+    """A source whose ranges, chosen freely, may end where they cannot be compared with a place that is wanted."""
+
+    def plan_up_to(self, wanted: OffsetRange, limit: Batching) -> SourcePlan:
+        """Return a range that begins where the wanted one does, and ends at its end or before; waits for nothing."""
+        ...
+
+
+@runtime_checkable
 class PartitionedSource(Protocol):
     """A source that reads several logs side by side."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from databus.rows.former_columns import as_printed
-from databus.rows.variant_values import variant_value
+from databus.rows.variant.values import variant_value
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,9 +31,9 @@ from databus.ops.tables.wants import accepted_of, remembered_of, remembered_of_s
 from databus.runtime.context import Services
 from databus.runtime.direct.required import lane_findings
 from databus.runtime.gap_notes import note_purged
+from databus.runtime.pacing.snapshot_turns import begins_with_rows
 from databus.runtime.routing import chosen_key, outputs_of
 from databus.runtime.sink_outage.probe import AWAY
-from databus.runtime.snapshot_turns import begins_with_rows
 from databus.runtime.tables.missing_tables import MissingTables
 from databus.runtime.tables.rotated_topics import RotatedTopics
 

@@ -16,7 +16,8 @@ from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.state.checkpoint_store import History
-from databus.core.state.ledger import LedgerSpan, build
+from databus.core.state.ledger import LedgerSpan
+from databus.core.state.ledger_chain import build
 from databus.ops.ledger.show import read_ledger
 from databus.records.ledger.page_rows import Page
 from databus.records.ledger.pages import LedgerPages

@@ -11,7 +11,8 @@ from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import Gap
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.ledger import Ledger, LedgerSpan, SpanState, build
+from databus.core.state.ledger import Ledger, LedgerSpan, SpanState
+from databus.core.state.ledger_chain import build
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.targets import ALL_HISTORY
 from databus.records.ledger.page_rows import Page

@@ -13,7 +13,7 @@ from databus.core.state.checkpoint_store import CheckpointStore
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import MarkedSink
 from databus.ops.checkpoint.targets import ALL_HISTORY
-from databus.records.quarantine import HeldRows
+from databus.records.quarantine.rows import HeldRows
 
 RANGE_UNKNOWN = "quarantine_range_unknown"
 """Code of the error for a batch whose range nothing shows any more."""

@@ -16,8 +16,8 @@ from databus.core.batches.refusals import kind_of_cause
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
 from databus.ops.quarantine.exact_json import ExactNumber, dumps, loads, number
-from databus.records.quarantine import HeldRows, Selection
-from databus.records.quarantine_causes import SampledRow
+from databus.records.quarantine.causes import SampledRow
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.runtime.routing import routes_named, takes
 from databus.transforms.project import Project
 from databus.transforms.rename import RenameColumns

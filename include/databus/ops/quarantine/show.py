@@ -15,8 +15,8 @@ from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution
-from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
-from databus.records.quarantine_causes import CauseCount, QuarantineCauses
+from databus.records.quarantine.causes import CauseCount, QuarantineCauses
+from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 

@@ -9,7 +9,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors.root import DatabusError
 
 if TYPE_CHECKING:
-    from databus.sinks.kafka.tracing import TopicReader
+    from databus.sinks.kafka.tracing.topic_reader import TopicReader
 
 _TIMEOUT_S = 10.0
 
@@ -51,7 +51,7 @@ class Sites:
         """
         if site not in self._readers:
             from databus.kafka.client import ClientSettings  # most traces go through no mirror
-            from databus.sinks.kafka.tracing import TopicReader
+            from databus.sinks.kafka.tracing.topic_reader import TopicReader
 
             reader = TopicReader(site, ClientSettings.of(self._connections.get(site), _TIMEOUT_S))
             self._stack.callback(reader.close)

@@ -23,7 +23,7 @@ from databus.rows.former_columns import former_columns_named
 from databus.rows.violation_bits import MARKS
 from databus.runtime import check
 from databus.runtime.context import FlowSession
-from databus.runtime.copies import any_taken_by, taken_by, written_rows
+from databus.runtime.copies import any_taken_by, most_copies, taken_by, written_rows
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program
 from databus.runtime.direct.row_checks import holding, image_marks
@@ -88,7 +88,7 @@ class FlowPath:
 
     def _moved(self, planned: SourcePlan) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
         flow = self._session.flow
-        if not is_direct(flow, planned):
+        if not is_direct(flow, planned) or most_copies(flow) > 1:  # whose routes are those of single rows
             yield from self._by_spark(planned)
         elif row_program(flow, planned) is None:
             yield from self._direct(planned)

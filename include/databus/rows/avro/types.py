@@ -13,7 +13,7 @@ from databus.core.tables.schemas import ColumnSchema
 FLAGS = "__flags"
 """Last field of a Value record: what stands for values that it has not; null without any."""
 
-_PLAIN = {
+PLAIN = {
     "tinyint": "int",
     "smallint": "int",
     "int": "int",
@@ -23,6 +23,7 @@ _PLAIN = {
     "boolean": "boolean",
     "binary": "bytes",
 }
+"""Spark's type of a column → how its values are written in both formats, Avro and Protobuf; all else is text."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_]")
 
@@ -74,7 +75,7 @@ def avro_type(column: ColumnSchema) -> Any:
     """
     if found := _DECIMAL.fullmatch(column.spark_type):
         return {"type": "bytes", "logicalType": "decimal", "precision": int(found[1]), "scale": int(found[2])}
-    return _PLAIN.get(column.spark_type, "string")
+    return PLAIN.get(column.spark_type, "string")
 
 
 def avro_fields(table: str, columns: Sequence[ColumnSchema], *, key: bool = False) -> tuple[AvroField, ...]:

@@ -18,6 +18,7 @@ from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.holding import Holding
 from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Condition
 from databus.rows.frames.places import PLACES, ROUTE_TOLD, ROUTES_NOW, ROUTES_WAS
+from databus.rows.frames.placing import Placing, Unplacing
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
@@ -48,8 +49,8 @@ class FrameChanges:
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
-        steps: on changes without rows, what filters and other transforms let rows meet, in order; with rows, these have
-            met it.
+        steps: on changes without rows, what filters and other transforms let rows meet, and where they place them, in
+            order; with rows, these have met it.
         compared: whether who made it says itself which columns no table has.
         hidden: where transforms note which columns they hide; None where nobody asks.
         told: schema_id → stored names of columns in clear whose values a cause shows for which a row is held back.
@@ -62,7 +63,7 @@ class FrameChanges:
     tables: tuple[TableSchema, ...]
     fields: Mapping[int, tuple[Field, ...]]
     edited: frozenset[int] = frozenset()
-    steps: tuple[Condition | Holding, ...] = ()
+    steps: tuple[Condition | Holding | Placing | Unplacing, ...] = ()
     compared: bool = False
     hidden: Hidden | None = field(default=None, compare=False, repr=False)
     by_value: bool = False
@@ -248,6 +249,10 @@ class FrameChanges:
             columns[name] = F.coalesce(values[name], former) if name in values else former
         return replace(self, rows=self.rows.withColumns(columns), by_value=True)
 
+    def with_step(self, step: Placing | Unplacing) -> FrameChanges:
+        """Note on changes without rows that a transform places them."""
+        return replace(self, steps=(*self.steps, step))
+
     def with_key(self, schema: TableSchema, key: RowKey) -> FrameChanges:
         """Note the key that is chosen for records of one table."""
         return replace(self, keys={**self.keys, schema.schema_id: key})
@@ -335,12 +340,14 @@ class FrameChanges:
         fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
         return replace(self, rows=rows, fields=fields, edited=frozenset())
 
+    def hides_told(self, schema_id: int) -> bool:
+        """Return whether a transform hides a column of a table whose value a cause shows."""
+        shown = {f.source for f in self.fields[schema_id] if f.computed is None and not f.rewrites}
+        return bool(self.told.get(schema_id, frozenset()) - shown)
+
     def _untold(self) -> str:
         """Return SQL of the causes, without a value of a column that is not shown: a transform behind hides it."""
-        of_hidden = []
-        for schema_id, columns in self.told.items():
-            shown = {f.source for f in self.fields[schema_id] if f.computed is None and not f.rewrites}
-            of_hidden += [str(schema_id)] if columns - shown else []
+        of_hidden = [str(schema_id) for schema_id in self.told if self.hides_told(schema_id)]
         if not of_hidden:
             return "`unjudged`"
         told = f"`schema_id` IN ({', '.join(of_hidden)}) AND startswith(`unjudged`, {sql_string(ROUTE_TOLD)})"

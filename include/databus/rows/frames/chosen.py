@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
@@ -14,7 +14,8 @@ from databus.rows.frames.computing import image_expression
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.frames.fields import Field, sql_string
 from databus.rows.frames.leaving import CROSSES
-from databus.rows.frames.places import PLACES, enters, routes_array
+from databus.rows.frames.places import KEY_NOW, PLACES, enters, routes_array
+from databus.rows.frames.placing import Placing
 from databus.rows.frames.selection import matches, named
 
 _PASSED = f"`unjudged` IS NOT NULL OR `filtered` OR `op` = '{Op.FILTERED}'"
@@ -88,6 +89,37 @@ class Choice(ABC):
         }
         chosen = changes.with_places(values)
         return chosen.with_held(chosen.per_table(self._of(chosen, self._partial), no_cause))
+
+    def noted_step(
+        self, changes: FrameChanges, of: Literal["route", "split", "key"], choices: Sequence[str]
+    ) -> FrameChanges:
+        """Note the choice on changes without rows.
+
+        Args:
+            changes: columns as they are now.
+            of: see `Placing`.
+            choices: the routes that may come, or the names of the key's columns.
+
+        Raises:
+            TransformError: an expression names a column that a matching table does not have.
+        """
+        meant = [schema for schema in changes.tables if self.means(schema)]
+        for schema in meant:
+            self.bound(changes, schema, "row")
+        names, routes = (tuple(choices), ()) if self.places[0] == KEY_NOW else ((), tuple(choices))
+        return changes.with_step(
+            Placing(
+                self.kind,
+                self.what,
+                of,
+                self.expressions,
+                names,
+                routes,
+                self.follows,
+                {schema.schema_id: changes.fields[schema.schema_id] for schema in meant},
+                {schema.schema_id: self.judged(changes, schema) for schema in meant},
+            )
+        )
 
     def bound(self, changes: FrameChanges, schema: TableSchema, image: str) -> list[str]:
         """Return SQL of the expressions for an image.

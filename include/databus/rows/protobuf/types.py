@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from databus.core.tables.schemas import ColumnSchema
-from databus.rows.avro.types import field_names
+from databus.rows.avro.types import PLAIN, field_names
 
 FLAGS_NUMBER = 2**29 - 1
 """Number of the field `__flags`: the highest there is, which no column gets."""
@@ -18,16 +18,6 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 _RESERVED = range(19_000, 20_000)
 """Numbers that Protobuf keeps for itself."""
 
-_PLAIN = {
-    "tinyint": "int",
-    "smallint": "int",
-    "int": "int",
-    "bigint": "long",
-    "float": "float",
-    "double": "double",
-    "boolean": "boolean",
-    "binary": "bytes",
-}
 _SCALARS = {
     "int": ("int32", VARINT),
     "long": ("int64", VARINT),
@@ -98,7 +88,7 @@ def protobuf_base(column: ColumnSchema) -> str:
     """
     if column.spark_type == "decimal(20,0)" and _UNSIGNED.match(column.type):
         return "unsigned"
-    return _PLAIN.get(column.spark_type, "string")
+    return PLAIN.get(column.spark_type, "string")
 
 
 def protobuf_fields(table: str, columns: Sequence[ColumnSchema], *, key: bool = False) -> tuple[ProtobufField, ...]:

@@ -16,8 +16,8 @@ from databus.core.errors.source import DecodeError
 from databus.rows.columns import Bytes, Ints, binary_array, fixed, text, validity
 from databus.rows.json_text import json_literals
 from databus.rows.temporal import is_temporal, iso_text
-from databus.rows.variant_columns import column_state
-from databus.rows.variant_kernels import NULL, VALUE, State
+from databus.rows.variant.columns import column_state
+from databus.rows.variant.kernels import NULL, VALUE, State
 from databus.rows.wire import kernels
 from databus.rows.wire.kernels import Framing
 

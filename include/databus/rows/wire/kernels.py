@@ -17,7 +17,7 @@ from numba import njit
 
 from databus.binlog.kernels.memory import INLINE, KERNEL, copy_bytes
 from databus.rows.columns import Bytes, Ints
-from databus.rows.variant_kernels import VALUE, State
+from databus.rows.variant.kernels import VALUE, State
 
 Offsets = npt.NDArray[np.int32]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from databus.core.batching import Batching
 from databus.core.positions.lag import Lag
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols.optional_source import PartitionedSource, StoppingSource
+from databus.core.protocols.optional_source import BoundedSource, PartitionedSource, StoppingSource
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 
@@ -52,6 +52,8 @@ class _Between:
         if after.compare(end) in {Ordering.EQUAL, Ordering.AFTER}:
             return None
         source = self._source
+        if isinstance(source, BoundedSource):
+            return source.plan_up_to(OffsetRange(after, end), limit)
         # The flow has been at the end: whatever it was to stop before on the way there, it has passed.
         proposed = (source.plan_decided if isinstance(source, StoppingSource) else source.plan)(after, limit)
         if proposed is not None and proposed.range.end.compare(end) is not Ordering.AFTER:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from databus.runtime.direct.computed_values import ComputedProgram
 
 Mask = npt.NDArray[np.bool_]
+ImageNumbers = npt.NDArray[np.int32]
 
 FAILURES = (ExpressionError, TransformError)
 """Errors of a value that may be of images that no row needs."""
@@ -145,7 +146,8 @@ class BatchImages:
         return {column.name: place for place, column in enumerate(self.batch.schema.columns)}
 
     @cached_property
-    def _unflagged(self) -> BatchImages:
+    def unflagged(self) -> BatchImages:
+        """The images with no value where it is flagged."""
         return BatchImages(replace(self.batch, exceptions={}), self.transactions) if self.batch.exceptions else self
 
     def _made(self, column: ColumnProgram, needed: Mask | None) -> pa.Array:
@@ -176,7 +178,7 @@ class BatchImages:
             if isinstance(given, str):
                 array = self.shape(given)
             else:  # flagged ones have no value here, which nothing is computed from
-                array = (self if given.computed is not None else self._unflagged).values(given, needed)
+                array = (self if given.computed is not None else self.unflagged).values(given, needed)
             inputs[name] = array if chosen == count else array.filter(pa.array(meant))
         return _spread(computed.evaluation.values(inputs, chosen), meant)
 
@@ -202,6 +204,39 @@ class BatchImages:
         values = self.values(column, needed)
         refuse_far_times(values, column.source.lstrip(ADDED))
         return texts_of(values, column.computed.column, as_bytes=as_bytes)
+
+
+def picked_images(
+    images: BatchImages, column: ColumnProgram, before: ImageNumbers, after: ImageNumbers, image: str
+) -> ImageNumbers:
+    """Return the image that each row reads a column from, -1 where none carries it.
+
+    Args:
+        images: of the batch.
+        column: the column.
+        before: image of each row, -1 without.
+        after: the same of the after-image.
+        image: "before", "after", or "row" for the after-image where it carries the column, else the before-image.
+    """
+    carried = images.carried(column)
+    from_before = np.where(carried[before], before, np.int32(-1))
+    from_after = np.where(carried[after], after, np.int32(-1))
+    found = {"before": from_before, "after": from_after}.get(image)
+    return np.where(from_after >= 0, from_after, from_before) if found is None else found
+
+
+def picked_values(
+    images: BatchImages, column: ColumnProgram, before: ImageNumbers, after: ImageNumbers, image: str
+) -> pa.Array:
+    """Return the value of each row, null where no image carries the column; see `picked_images`.
+
+    Raises:
+        DatabusError: a value that is picked fails, as it does in Spark.
+    """
+    index = picked_images(images, column, before, after, image)
+    needed = np.zeros(images.batch.images.num_rows + 1, np.bool_)
+    needed[index] = True
+    return images.values(column, needed[:-1]).take(pa.array(index.clip(0), mask=index < 0))
 
 
 def _spread(values: pa.Array, rows: Mask) -> pa.Array:

@@ -83,6 +83,11 @@ class ColumnCompiler:
         return ComputedProgram(computed_column(name, computed.type), tuple(inputs.items()), evaluation)
 
 
+def presence_of(field: Field, compiler: ColumnCompiler) -> ColumnProgram:
+    """Return a program that the images carry which have a column."""
+    return ColumnProgram(field.source) if field.computed is None else compiler.column(field)
+
+
 def _evaluation(computed: Computed) -> Evaluation:
     if isinstance(computed, Called):
         return FunctionValue(computed.call, computed.arguments)

@@ -13,15 +13,25 @@ from databus.core.tables.schemas import TableSchema
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.computed import ADDED
-from databus.rows.frames.fields import Field
 from databus.rows.frames.holding import Failure, FlaggedInput, Holding
 from databus.rows.frames.leaving import Condition
+from databus.rows.frames.placing import Placing, Unplacing
 from databus.rows.row_program import FatedRows
 from databus.runtime.direct.batch_images import BatchImages
-from databus.runtime.direct.column_compiler import ColumnCompiler
+from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
 from databus.runtime.direct.column_programs import ColumnProgram, ShownColumn
 from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.row_fates import Failing, FlaggedInputs, TableCondition, TableHolding, judged
+from databus.runtime.direct.placing_compiler import table_placing
+from databus.runtime.direct.row_fates import (
+    Failing,
+    FlaggedInputs,
+    TableCondition,
+    TableHolding,
+    TableStep,
+    TableUnplacing,
+    judged,
+)
+from databus.runtime.direct.row_places import TablePlacing
 from databus.runtime.direct.stored_values import refuse_far_times
 
 
@@ -30,11 +40,11 @@ class TableProgram:
     """Program of one table.
 
     Attributes:
-        steps: filters, and what else holds rows back, in order.
+        steps: filters, what else holds rows back, and choices of routes and keys, in order.
         columns: those whose values are replaced or computed.
     """
 
-    steps: tuple[TableCondition | TableHolding, ...]
+    steps: tuple[TableStep, ...]
     columns: tuple[ShownColumn, ...]
 
 
@@ -47,6 +57,11 @@ class CompiledRows:
     """
 
     tables: Mapping[int, TableProgram]
+
+    @property
+    def places(self) -> bool:
+        """Flag of a program that chooses routes or keys of rows of some table by value; see `RowProgram`."""
+        return any(isinstance(step, TablePlacing) for table in self.tables.values() for step in table.steps)
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         """Return the rows after all filters; see `RowProgram`."""
@@ -96,11 +111,16 @@ def table_program(changes: FrameChanges, stored: TableSchema) -> TableProgram | 
     """
     number = stored.schema_id
     compiler = ColumnCompiler(stored)
-    steps: list[TableCondition | TableHolding] = []
+    steps: list[TableStep] = []
     for each in changes.steps:
         if isinstance(each, Holding):
             if found := each.columns.get(number):
                 steps.append(TableHolding(each.kind, tuple(_held(one, compiler) for one in found)))
+        elif isinstance(each, Unplacing):
+            steps += [TableUnplacing()] if number in each.tables else []
+        elif isinstance(each, Placing):
+            if number in each.fields:
+                steps.append(table_placing(each, number, compiler, hidden=changes.hides_told(number)))
         elif number in each.fields:
             steps.append(_condition(each, number, compiler))
     of_source = {column.name for column in stored.columns}
@@ -149,14 +169,10 @@ def _condition(condition: Condition, schema_id: int, compiler: ColumnCompiler) -
     return TableCondition(
         compiled,
         read,
-        tuple((_presence(field, compiler), field.column.name) for field in fields),
+        tuple((presence_of(field, compiler), field.column.name) for field in fields),
         condition.leaving,
         _names_computed(condition, schema_id),
     )
-
-
-def _presence(field: Field, compiler: ColumnCompiler) -> ColumnProgram:
-    return ColumnProgram(field.source) if field.computed is None else compiler.column(field)
 
 
 def _names_computed(condition: Condition, schema_id: int) -> bool:

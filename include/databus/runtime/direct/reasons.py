@@ -46,7 +46,8 @@ def refusal(flow: Flow) -> str:
     """Say why a flow's definition alone leaves it to Spark's lane, "" where it does not.
 
     The lane is direct, unless the flow says otherwise, when its source writes images as text, its transforms for all
-    tables can be compiled, and every sink encodes text. One that makes several rows of one leaves no table to it.
+    tables can be compiled, and every sink encodes text. One that makes several records of a row leaves no table to
+    Spark alone, and none to a sink in a form of its own.
     """
     if flow.lane == "spark":
         return 'lane="spark" says so'
@@ -58,7 +59,14 @@ def refusal(flow: Flow) -> str:
     for sink in flow.sinks:
         if not sink.direct:
             return f"sink {sink.sink_name} takes rows from Spark alone"
+        if (option := sink.needs_direct_lane()) and (copying := _copying(flow)):
+            return f"{copying} makes several records of a row, and {option} has no form for them"
     return ""
+
+
+def _copying(flow: Flow) -> str:
+    """Return the label of a transform that chooses routes or keys by value, "" without."""
+    return next((f"transform {each.label()}" for each in flow.transforms if each.most_copies > 1), "")
 
 
 def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, ...]:
@@ -85,8 +93,11 @@ def table_lanes(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableLane, .
 
 
 def _join(flow: Flow, reasons: dict[str, str]) -> None:
-    """Take all tables to the lane of one that goes through Spark, where a sink counts their rows together."""
+    """Take all tables to the lane of one that goes through Spark, where rows of both cannot be written together."""
     alone = next((table for table, why in reasons.items() if why), "")
+    copying = _copying(flow)
+    for table, why in reasons.items() if alone and copying else ():
+        reasons[table] = why or f"{copying} makes several records of a row, and {alone} goes there: {reasons[alone]}"
     option = next((f"{sink.sink_name} ({told})" for sink in flow.sinks if (told := sink.needs_transactions())), "")
     for table, why in reasons.items() if alone and option else ():
         shared = f"sink {option} counts rows of all tables together, and {alone} goes there: {reasons[alone]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
@@ -21,14 +21,16 @@ from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.rows.violation_bits import FLOW_OP, HELD_FOR_SINK, MARKS, UNJUDGED
 from databus.runtime.check import row_checks
+from databus.runtime.copies import most_copies
 from databus.runtime.counts import table_names
 from databus.runtime.direct.row_checks import held_rows, holding
-from databus.runtime.routing import changes_ops, offered_ops, route_of
+from databus.runtime.routing import changes_ops, offered_ops, route_of, routes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.columns import Ints
+    from databus.runtime.direct.row_copies import RowCopies
     from databus.runtime.direct.transaction_orders import TransactionOrders
     from databus.runtime.direct.transactions import TransactionStream
 
@@ -112,6 +114,7 @@ class RowCounter:
         self._flow, self._takers, self._mine = flow, takers, mine
         self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
         self._checks, self._holding, self._keeps = row_checks(flow), holding(flow), keeps
+        self._most_copies = most_copies(flow)
         names = table_names(planned)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._tables = {schema.schema_id: schema for schema in planned.tables}
@@ -128,8 +131,8 @@ class RowCounter:
         self._orders = None if transactions is None else transactions.orders
         return transactions
 
-    def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Count the rows and return those that the sink takes, with their `route`."""
+    def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Count the rows and return those that the sink takes, with their `route`: one batch, but of many copies."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -137,9 +140,10 @@ class RowCounter:
         changes = schema_id >= 0
         self.observed.read["changes"] += int(np.count_nonzero(changes & (np.asarray(rows["part"]) == 0)))
         group, tables = _groups(rows, schema_id, self._tables)
-        routes = [route_of(self._flow, table) for table in tables]
+        routes = [routes_of(self._flow, table) for table in tables]
         ops = rows[FLOW_OP] if FLOW_OP in rows.schema.names else rows["op"]
-        accepted = [_accepted(ops, taker.offered, group, routes, taker) for taker in self._takers]
+        copies = self._copies(rows, ops, group, routes, of_flow=True)
+        accepted = self._accepted(rows, ops, group, routes, copies)
         taken = np.logical_or.reduce(accepted)
         marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
         held = taken & held_back(rows, marks, self._holding)
@@ -147,7 +151,10 @@ class RowCounter:
         if self._passed is not None:  # of a sink that is behind, what it alone lacks
             before = np.asarray(pc.is_in(rows["event_id"], self._passed))
             held, kept = held | before, held & accepted[self._mine] & ~before
-        mine, refused = self._behind_own(rows, accepted[self._mine] & ~held)
+        written = copies
+        if FLOW_OP in rows.schema.names:
+            written = self._copies(rows, rows["op"], group, routes, of_flow=False)
+        mine, refused = self._behind_own(rows, accepted[self._mine] & ~held, written)
         for number, table in enumerate(tables):
             here = group == number
             name = table.full_name if table.schema_id >= 0 else STATEMENTS
@@ -156,20 +163,74 @@ class RowCounter:
             self._add(name, RowState.FILTERED, here & ~taken & ~held)
             self._judge(name, ops, here, marks)
             of_sink = here & accepted[self._mine] & ~held
-            shares = (self.observed.mine, mine), (self.observed.refused, refused)
-            for counter, rows_of in (*shares, (self.observed.left_out, of_sink & ~mine & ~refused)):
+            shares = [(self.observed.refused, refused), (self.observed.left_out, of_sink & ~mine & ~refused)]
+            shares += [(self.observed.mine, mine)] if written is None else []
+            for counter, rows_of in shares:
                 if found := int(np.count_nonzero(here & rows_of)):
                     counter[name] += found
-        routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
         if self._keeps == "held" and kept.any():
             self.observed.held += held_rows(self._flow, rows.filter(pa.array(kept)))
+        if written is not None:
+            return self._copied(rows, written, mine, group, tables)
+        routed = rows.append_column(
+            "route", pa.array([names[0] for names in routes], pa.string()).take(pa.array(group))
+        )
         if self._orders is not None:
             held = (held & accepted[self._mine]) | refused
             routed = self._orders.numbered(routed, mine | held, held)
-        return routed if mine.all() else routed.filter(pa.array(mine))
+        return iter((routed if mine.all() else routed.filter(pa.array(mine)),))
+
+    def _accepted(
+        self,
+        rows: pa.RecordBatch,
+        ops: pa.Array,
+        group: npt.NDArray[np.int32],
+        routes: Sequence[Sequence[str]],
+        copies: RowCopies | None,
+    ) -> list[npt.NDArray[np.bool_]]:
+        """Return for each sink which rows reach it, by route and operation, a copy of them at least."""
+        if copies is None:
+            first = [each[0] for each in routes]
+            return [_accepted(ops, taker.offered, group, first, taker) for taker in self._takers]
+        return [copies.rows_with(copies.accepted(taker.routes, taker.offered), rows.num_rows) for taker in self._takers]
+
+    def _copies(
+        self,
+        rows: pa.RecordBatch,
+        ops: pa.Array,
+        group: npt.NDArray[np.int32],
+        routes: Sequence[Sequence[str]],
+        *,
+        of_flow: bool,
+    ) -> RowCopies | None:
+        """Return the copies of rows; None where none are made."""
+        if self._most_copies == 1:
+            return None
+        from databus.runtime.direct.row_copies import copies_of
+
+        return copies_of(rows, ops, group, routes, of_flow=of_flow)
+
+    def _copied(
+        self,
+        rows: pa.RecordBatch,
+        copies: RowCopies,
+        mine: npt.NDArray[np.bool_],
+        group: npt.NDArray[np.int32],
+        tables: Sequence[TableSchema],
+    ) -> Iterator[pa.RecordBatch]:
+        """Count and return those copies of rows that the sink takes."""
+        from databus.runtime.direct.row_copies import CopiedRows
+
+        taker = self._takers[self._mine]
+        given = mine[copies.row] & copies.accepted(taker.routes, taker.ops)
+        of_group = np.bincount(group[copies.row[given]], minlength=len(tables))
+        for number, table in enumerate(tables):
+            if found := int(of_group[number]):
+                self.observed.mine[table.full_name if table.schema_id >= 0 else STATEMENTS] += found
+        return CopiedRows(rows, copies, given, self._most_copies).made()
 
     def _behind_own(
-        self, rows: pa.RecordBatch, reached: npt.NDArray[np.bool_]
+        self, rows: pa.RecordBatch, reached: npt.NDArray[np.bool_], copies: RowCopies | None
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Return which rows the sink takes behind its own transforms, and which these hold back, of those reached."""
         import pyarrow as pa
@@ -178,7 +239,10 @@ class RowCounter:
         if FLOW_OP not in rows.schema.names:
             return reached, np.zeros(rows.num_rows, np.bool_)
         taker = self._takers[self._mine]
-        left = reached & np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+        if copies is None:
+            left = reached & np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+        else:
+            left = reached & copies.rows_with(copies.accepted(taker.routes, taker.ops), rows.num_rows)
         refused = left & np.asarray(rows[HELD_FOR_SINK].is_valid())
         if self._keeps == "refused" and refused.any():
             sink = self._flow.sinks[self._mine].sink_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE
 from databus.core.events import Op
-from databus.rows.row_program import FILTERED, FatedRows
-from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask
+from databus.rows.row_program import FILTERED, FatedRows, RowPlaces
+from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask, picked_values
 from databus.runtime.direct.column_programs import ColumnProgram
+from databus.runtime.direct.row_places import TablePlacing
 
 if TYPE_CHECKING:
     from databus.runtime.direct.compiled_sql import CompiledSql
@@ -144,15 +145,36 @@ class TableHolding:
         return {row: f"{self.kind}({', '.join(names)})" for row, names in found.items()}
 
 
-def judged(steps: Sequence[TableCondition | TableHolding], images: BatchImages, rows: FatedRows) -> FatedRows:
-    """Return the rows after a table's filters and what else holds rows back.
+@dataclass(frozen=True)
+class TableUnplacing:
+    """Route by table behind a choice by value: rows have the one that it names."""
+
+
+TableStep = TableCondition | TableHolding | TablePlacing | TableUnplacing
+
+
+def judged(steps: Sequence[TableStep], images: BatchImages, rows: FatedRows) -> FatedRows:
+    """Return the rows after a table's filters, what else holds rows back, and what places them.
 
     What a filter leaves out is still seen by the next one, as in Spark's lane.
     """
     op, before, after = rows.op.copy(), rows.before.copy(), rows.after.copy()
     left_out = np.zeros(len(op), np.bool_)
     causes: dict[int, str] = {}
+    places: RowPlaces | None = None
     for each in steps:
+        if isinstance(each, TableUnplacing):
+            if places is not None:
+                first = np.ones(len(op), np.int32)
+                places = replace(places, routes_now=first, routes_was=first)
+            continue
+        if isinstance(each, TablePlacing):
+            passed = left_out | (op == FILTERED)
+            passed[list(causes)] = True
+            state = FatedRows(rows.change, op, before, after, places=places)
+            places, found = each.placed(images, state, passed, left_out)
+            causes = found | causes
+            continue
         if isinstance(each, TableHolding):
             here = (np.where(left_out, np.int32(-1), side) for side in (before, after))
             causes = each.causes(images, *here) | causes
@@ -173,7 +195,7 @@ def judged(steps: Sequence[TableCondition | TableHolding], images: BatchImages, 
     told = None
     if causes:
         told = pa.array([causes.get(row) for row in range(len(op))], pa.string())
-    return FatedRows(rows.change, op, before, after, told)
+    return FatedRows(rows.change, op, before, after, told, places)
 
 
 @dataclass
@@ -270,16 +292,7 @@ class _RowsAtCondition:
     def _column(self, column: ColumnProgram, at: Rows, image: str | None) -> pa.Array:
         if image is None:
             return pa.nulls(len(at), self.images.type_of(column))
-        before, after = self.rows.before[at], self.rows.after[at]
-        carried = self.images.carried(column)
-        from_before = np.where(carried[before], before, np.int32(-1))
-        from_after = np.where(carried[after], after, np.int32(-1))
-        index = {"before": from_before, "after": from_after}.get(image)
-        if index is None:
-            index = np.where(from_after >= 0, from_after, from_before)
-        needed = np.zeros(len(carried), np.bool_)
-        needed[index] = True
-        return self.images.values(column, needed[:-1]).take(pa.array(index.clip(0), mask=index < 0))
+        return picked_values(self.images, column, self.rows.before[at], self.rows.after[at], image)
 
     def _shape(self, name: str, at: Rows, as_op: Op | None) -> pa.Array:
         if name == "op":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan
+from databus.runtime.copies import most_copies
 from databus.runtime.direct.reasons import refusal, table_lanes
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def spark_tables(flow: Flow, planned: SourcePlan, known: SparkTables) -> frozens
     if any(not lane.table for lane in lanes):
         return None
     apart = frozenset(lane.table for lane in lanes if lane.lane == "spark" or lane.table in known.found)
+    if apart and most_copies(flow) > 1:
+        return None
     return None if lanes and len(apart) == len(lanes) else apart
 
 
@@ -66,6 +69,11 @@ class TellingProgram:
     """
 
     program: RowProgram
+
+    @property
+    def places(self) -> bool:
+        """Flag of a program that chooses routes or keys by value; see `RowProgram`."""
+        return self.program.places
 
     def judged(self, batch: TableBatch, transactions: Transactions, rows: FatedRows) -> FatedRows:
         """Return the rows after all filters; see `RowProgram`."""

@@ -126,7 +126,7 @@ class DirectTask:
         for split in self.splits:
             for rows in split.read_text(self.columns, self.marks, *_given(self.program)):
                 if rows.num_rows:
-                    given.update(counter.take(rows)["event_id"].to_pylist())
+                    given.update(event for taken in counter.take(rows) for event in taken["event_id"].to_pylist())
         return frozenset(given | {row.event_id for row in counter.observed.refusals})
 
     def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
@@ -138,8 +138,9 @@ class DirectTask:
             if passed >= _ROWS_BETWEEN_TRIMS:
                 return_free_memory()
                 passed = 0
-            taken = counter.take(rows)
-            if taken.num_rows:
+            for taken in counter.take(rows):
+                if not taken.num_rows:
+                    continue
                 with former_columns_named(f"sink {self.flow.sinks[self.mine].sink_name}"):
                     encoded = self.encoder.encode(taken, slot)
                 counter.give(encoded)

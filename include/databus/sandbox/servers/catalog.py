@@ -19,6 +19,7 @@ from databus.sandbox.servers.secured import KAFKA_TLS, MARIADB_TLS, MYSQL_TLS, Z
 from databus.sandbox.servers.secured_opensearch import OPENSEARCH_TLS
 from databus.sandbox.servers.spark import SPARK
 from databus.sandbox.servers.spark_cluster import SPARK_CLUSTER
+from databus.sandbox.servers.stream import STREAM
 from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 
 _ALL: tuple[Server, ...] = (
@@ -42,6 +43,7 @@ _ALL: tuple[Server, ...] = (
     SPARK,
     SPARK_CLUSTER,
     DEBEZIUM,
+    STREAM,
     AIRFLOW,
 )
 SERVERS: dict[str, Server] = {server.name: server for server in _ALL}

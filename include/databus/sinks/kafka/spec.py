@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from databus.core.protocols.sink import Sink
     from databus.core.state.plan import SinkPlan
     from databus.core.tables.schemas import ChosenKey, TableSchema
-    from databus.sinks.kafka.tracing import TopicReader
+    from databus.sinks.kafka.tracing.topic_reader import TopicReader
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _NEWER = (("format", "json"), ("registry_conn_id", ""), ("transaction_topic", ""))
@@ -238,7 +238,7 @@ class Kafka(MessageOptions):
         """Return what reads single records."""
         require(self.extras(), f"sink {self.sink_name} of kind {self.kind}")
         from databus.kafka.client import ClientSettings
-        from databus.sinks.kafka.tracing import TopicReader
+        from databus.sinks.kafka.tracing.topic_reader import TopicReader
 
         settings = ClientSettings.of(connections.get(self.conn_id), self.timeout_s)
         if self.format == "json":

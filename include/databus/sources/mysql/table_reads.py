@@ -11,8 +11,8 @@ from databus.core.state.plan import SourcePlan
 from databus.core.state.snapshot import CaptureScope, ChunkFile, Snapshot, TableProgress
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.chunk_planning import ChunkPlanner
-from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.server_load import ServerLoad
+from databus.sources.mysql.snapshot.views.consistent_view import after_reads
 
 
 class MysqlTableReads:

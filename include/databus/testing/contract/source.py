@@ -18,7 +18,7 @@ from databus.core.events import Op
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
-from databus.rows.variant import arrow_schema
+from databus.rows.variant.images import arrow_schema
 from databus.sources.simple import SimpleSource
 from databus.sources.split_rows import of_tables
 from databus.testing.contract.simple_sink import FixedConnections, context

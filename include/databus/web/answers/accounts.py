@@ -34,12 +34,12 @@ class Span(Counts):
     bytes: int | None
 
 
-class LedgerAnswer(Answer):
-    """Account of every byte and row of a flow's log."""
+class LedgerSums(Answer):
+    """Sums of a flow's ledger, between two places of its log."""
 
     flow: str
-    start: Json | None = Field(alias="from")
-    end: Json | None = Field(alias="to")
+    start: Json | str | None = Field(alias="from")
+    end: Json | str | None = Field(alias="to")
     batch: int
     entries: int
     entries_not_paged: int
@@ -49,11 +49,18 @@ class LedgerAnswer(Answer):
     sinks: dict[str, SinkCountsAnswer]
     tables: dict[str, Counts]
     rows_replayed: int
-    spans: list[Span]
-    gaps: list[GapAnswer]
     pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
     plan_in_flight: str | None
     problems: list[ProblemAnswer]
+
+
+class LedgerAnswer(LedgerSums):
+    """Account of every byte and row of a flow's log."""
+
+    start: Json | None = Field(alias="from")
+    end: Json | None = Field(alias="to")
+    spans: list[Span]
+    gaps: list[GapAnswer]
 
 
 class BandColumn(Answer):
@@ -87,25 +94,12 @@ class BandGap(Answer):
     run_url: str
 
 
-class Band(Answer):
+class Band(LedgerSums):
     """Ledger as a band of columns."""
 
-    flow: str
     start: str | None = Field(alias="from")
     end: str | None = Field(alias="to")
-    batch: int
-    entries: int
-    entries_not_paged: int
-    bytes: int
-    bytes_by_state: dict[str, int]
-    rows: Counts
-    sinks: dict[str, SinkCountsAnswer]
-    tables: dict[str, Counts]
-    rows_replayed: int
     gaps: list[BandGap]
-    pending: list[list[str | int]] = Field(description="Prepared transactions: xid, file, start, end.")
-    plan_in_flight: str | None
-    problems: list[ProblemAnswer]
     band: list[BandColumn]
 
 

@@ -164,7 +164,7 @@ class Chart(Answer):
 
 
 class Since(Answer):
-    """Since when a definition is in use."""
+    """Time since when a definition is in use."""
 
     since: datetime
     batch: int

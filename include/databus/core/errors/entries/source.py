@@ -1,4 +1,4 @@
-"""Entries of error codes: sources, their log, snapshots, large values, traces."""
+"""Entries of error codes: sources, their log, snapshots, large values, traces, reading Redis."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "source_diverged": ErrorEntry(
         "The server's history does not continue that of the checkpoint: another server, or a log that was cut back.",
-        "Point the connection at the right server, or decide by docs/runbooks/log-replaced.md.",
+        "Point the connection at the right server, or decide by docs/runbooks/log-replaced.md; a "
+        "`SequenceTable` is begun anew by a flow of another name.",
     ),
     "source_decode": ErrorEntry(
         "A byte, event or column of the log is not understood; reading stops there and nothing is skipped.",
@@ -63,6 +64,15 @@ ENTRIES: dict[str, ErrorEntry] = {
         "The log goes on with a statement on partitions that removes rows without row events.",
         "Decide what becomes of those rows in the sinks, then pass the statement as the hint says, or set "
         'on_partition_ddl="event".',
+    ),
+    "source_table_unfit": ErrorEntry(
+        "The table of a `SequenceTable` is gone, or lacks what its rows are read by: a column, an index, NOT NULL.",
+        "Run the statement that the hint names.",
+    ),
+    "source_number_late": ErrorEntry(
+        "Rows were added to the table of a `SequenceTable` with numbers that the flow had read past: it missed them.",
+        "Let the inserting statement take the number (AUTO_INCREMENT), or make `lag_window` longer; then rewind the "
+        "flow to the place that the message names.",
     ),
     "source_file_unreadable": ErrorEntry(
         "A binary log file given to the command cannot be read.",
@@ -222,6 +232,35 @@ ENTRIES: dict[str, ErrorEntry] = {
     "trace_limit": ErrorEntry(
         "Looking on would read too much.",
         "Give a narrower question: --flow, --site, or a place instead of a key.",
+    ),
+    "redis_rdb": ErrorEntry(
+        "An RDB file or DUMP payload of Redis cannot be read to its end; the message names the byte.",
+        "Read the message; `redis-check-rdb FILE` says whether Redis itself reads the file.",
+    ),
+    "redis_rdb_cut": ErrorEntry(
+        "An RDB file of Redis ends before its end mark: it was copied or transferred in part.",
+        "Copy it again, after BGSAVE has ended (LASTSAVE).",
+    ),
+    "redis_rdb_corrupt": ErrorEntry(
+        "Bytes of an RDB file of Redis contradict each other or its checksum; nothing behind them was read.",
+        "Copy the file again; `redis-check-rdb FILE` says whether Redis itself reads it.",
+    ),
+    "redis_rdb_unknown": ErrorEntry(
+        "An RDB file has a version, a type or an opcode that is not known: of Redis after 7.0, or of another product.",
+        "Take the file from a server up to Redis 7.0 (RDB version 10).",
+    ),
+    "redis_snapshot_file": ErrorEntry(
+        "The snapshot that a Redis server sends cannot be written to a file: the folder is not there, or is full.",
+        "Give a folder that can be written, with room for an RDB file of the server.",
+    ),
+    "redis_stream": ErrorEntry(
+        "A server sent bytes that are no command of the replication stream; nothing behind them was read.",
+        "Connect again at the last place. Where it comes back, report the server's version and the offset.",
+    ),
+    "redis_gap": ErrorEntry(
+        "A Redis server does not continue its stream at the wanted place: its backlog is shorter than the reader was "
+        "away, or its history is another (restart, failover).",
+        "Read a new snapshot; raise repl-backlog-size and repl-backlog-ttl of the server.",
     ),
 }
 """Code → its entry."""

@@ -38,6 +38,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "Send it again after the seconds of Retry-After.",
         retried=True,
     ),
+    "stream_state": ErrorEntry(
+        "The topic `databus.stream.NAME.producers` has other partitions than the service has lanes, or settings by "
+        "which it forgets producers that are in use; requests with a producer id are not written.",
+        "Start the service with the lanes that the hint names, or set what it names at the topic.",
+    ),
     "stream_acks": ErrorEntry(
         "A request asks for more replicas than the topic's min.insync.replicas makes sure of; nothing was written.",
         "Raise min.insync.replicas of the topic, or ask for fewer.",

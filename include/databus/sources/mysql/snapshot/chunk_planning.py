@@ -27,9 +27,9 @@ from databus.sources.mysql.snapshot.chunk_file import open_chunk
 from databus.sources.mysql.snapshot.chunk_fit import unfit, with_counts, with_tables, without_changed
 from databus.sources.mysql.snapshot.chunk_split import ChunkSplit, shared_chunks
 from databus.sources.mysql.snapshot.chunks_ahead import ChunksAhead
-from databus.sources.mysql.snapshot.consistent_view import after_reads
 from databus.sources.mysql.snapshot.snapshot_preflight import replica_findings, snapshot_findings
 from databus.sources.mysql.snapshot.snapshot_reader import ReadChunk, SnapshotReader
+from databus.sources.mysql.snapshot.views.consistent_view import after_reads
 from databus.sources.mysql.spec import MysqlBinlog
 
 log = logging.getLogger(__name__)

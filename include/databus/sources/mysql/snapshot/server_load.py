@@ -9,7 +9,7 @@ from databus.core.connections import Connection
 from databus.core.errors.source import SourceError
 from databus.sources.mysql.replica_rules import REPLICA_STATUS
 from databus.sources.mysql.server import MysqlServer, ask_known
-from databus.sources.mysql.snapshot.replica_view import REPLICA_WAIT_S
+from databus.sources.mysql.snapshot.views.replica_view import REPLICA_WAIT_S
 from databus.sources.mysql.snapshot_options import SnapshotOptions
 
 _ASKED_S = 1.0

@@ -21,11 +21,11 @@ from databus.sources.mysql.snapshot.absent_keys import deletes_of_absent, image_
 from databus.sources.mysql.snapshot.chunk_bounds import rows_estimated
 from databus.sources.mysql.snapshot.chunk_file import write_chunk
 from databus.sources.mysql.snapshot.chunk_form import ChunkHead
-from databus.sources.mysql.snapshot.consistent_view import ConsistentView
 from databus.sources.mysql.snapshot.next_chunks import MostChunks, NextChunk, NextChunks, ReadTable
-from databus.sources.mysql.snapshot.replica_view import REPLICA_WAIT_S, require_nothing_of_its_own
 from databus.sources.mysql.snapshot.snapshot_preflight import grant_named
 from databus.sources.mysql.snapshot.table_reader import read_table
+from databus.sources.mysql.snapshot.views.consistent_view import ConsistentView
+from databus.sources.mysql.snapshot.views.replica_view import REPLICA_WAIT_S, require_nothing_of_its_own
 from databus.sources.mysql.snapshot_options import SnapshotOptions
 from databus.sources.mysql.tables.information_schema import MysqlColumns
 

@@ -1,0 +1,1 @@
+"""Quarantine in SQL: rows held back, their causes, and the batches that have some."""

@@ -1,0 +1,1 @@
+"""VARIANT: row images in the binary encoding of Spark and Parquet."""

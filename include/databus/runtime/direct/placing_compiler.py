@@ -1,0 +1,86 @@
+"""Compiler of choices by value: what a transform asks of a table's images for routes and keys, for decoded columns."""
+
+from __future__ import annotations
+
+from databus.expressions.errors import NotCompiledError
+from databus.rows.frames.placing import Placing
+from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
+from databus.runtime.direct.column_programs import ColumnProgram
+from databus.runtime.direct.compiled_sql import CompiledSql
+from databus.runtime.direct.row_places import (
+    AskedColumn,
+    ChosenKeyColumn,
+    KeyColumns,
+    PlaceValues,
+    RouteConditions,
+    RouteText,
+    TablePlacing,
+)
+
+_Compiled = tuple[CompiledSql, dict[tuple[str, str], ColumnProgram | str]]
+
+
+def table_placing(placing: Placing, schema_id: int, compiler: ColumnCompiler, *, hidden: bool) -> TablePlacing:
+    """Return a choice of routes or keys of one table, compiled.
+
+    Args:
+        placing: the choice.
+        schema_id: of the table.
+        compiler: of its columns.
+        hidden: whether a transform behind hides a column whose value a cause would show.
+
+    Raises:
+        NotCompiledError: with what of it is not compiled.
+    """
+    return TablePlacing(
+        placing.kind,
+        tuple(
+            AskedColumn(field.column.name, presence_of(field, compiler), field.computed is None)
+            for field in placing.judged[schema_id]
+        ),
+        _values(placing, schema_id, compiler, hidden=hidden),
+        len(placing.routes),
+        placing.follows,
+        placing.kept(schema_id),
+    )
+
+
+def _values(placing: Placing, schema_id: int, compiler: ColumnCompiler, *, hidden: bool) -> PlaceValues:
+    if placing.of == "key":
+        columns = []
+        for name in placing.names:
+            field = placing.field(name, schema_id)
+            if field is None:
+                raise AssertionError(f"{placing.what}: {name} was there when the choice was noted")
+            columns.append(ChosenKeyColumn(name, field.column, compiler.column(field)))
+        return KeyColumns(tuple(columns))
+    if placing.of == "route":
+        (expression,) = placing.expressions
+        text = f"CAST(({expression.text}) AS STRING)"
+        return RouteText(*_compiled(placing, text, schema_id, compiler), placing.routes, hidden)
+    conditions = [_compiled(placing, each.text, schema_id, compiler) for each in placing.expressions]
+    for compiled, _ in conditions:
+        if compiled.type not in ("boolean", "void"):
+            raise NotCompiledError(f"{placing.what}: a condition of type {compiled.type}")
+    return RouteConditions(tuple(conditions))
+
+
+def _compiled(placing: Placing, text: str, schema_id: int, compiler: ColumnCompiler) -> _Compiled:
+    columns: dict[tuple[str, str], ColumnProgram | str] = {}
+
+    def type_of(name: str, image: str) -> str | None:
+        pseudo = placing.pseudo(name, schema_id)
+        if pseudo is not None:
+            columns[name, image] = pseudo
+            return "string"
+        field = placing.field(name, schema_id)
+        if field is None:
+            return None
+        columns[name, image] = compiler.column(field)
+        return field.column.spark_type
+
+    try:
+        compiled = CompiledSql.of(text, type_of)
+    except NotCompiledError as error:
+        raise NotCompiledError(f"{placing.what}: {error.reason}") from None
+    return compiled, {at: columns[at] for at in compiled.inputs}

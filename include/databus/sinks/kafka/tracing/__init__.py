@@ -1,0 +1,1 @@
+"""Tracing in topics: Kafka records that carry a change, and the row images in them."""

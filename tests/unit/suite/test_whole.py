@@ -32,7 +32,7 @@ _NEVER_ENDS = """
 import atexit, os, time
 from tests.suite import whole
 from xdist.workermanage import NodeManager
-NodeManager.EXIT_TIMEOUT = whole._KILLED_AFTER_S = 3
+NodeManager.EXIT_TIMEOUT = whole._KILLED_AFTER_S = 9
 whole._STANDS_AFTER_S = 0.5
 def stands_here():
     time.sleep(60)

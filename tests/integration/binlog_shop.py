@@ -20,7 +20,7 @@ from databus.core.settings import Settings
 from databus.sources.mysql.source import MysqlBinlogSource
 from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
-from tests.integration.statements import run_sql
+from tests.integration.statements import drop_database, run_sql
 
 _NUMBERS = itertools.count(1)
 
@@ -164,5 +164,5 @@ class Shop:
         ]
 
     def drop(self) -> None:
-        self.sql(f"DROP DATABASE {self.name}")
+        drop_database(self._sql, self.name)
         self._sql.close()

@@ -36,6 +36,7 @@ from databus.runtime.live import lane as live_lane
 from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
+from tests.integration.one_process import OneProcess, run_locally
 from tests.integration.shop_flow import KEYS
 from tests.integration.statements import run_sql
 from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, killable, writing
@@ -149,11 +150,11 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
     regions.execute("INSERT INTO other VALUES (1, 'a')")
     with regions.services() as services:
         told = preview(regions.flow, services)
-        counted = dry_run(regions.flow, services, world.spark(regions.name), regions.identity())
+        counted = dry_run(regions.flow, services, OneProcess(), regions.identity())
     assert told.outputs["kafka"] == ("eu", "us", f"{database}.other")
     assert told.lanes == {f"{database}.orders": "direct", f"{database}.other": "direct"}
     assert sum(counted.sinks["elasticsearch"].values()) >= counted.tables[f"{database}.orders"].read
-    regions.run()
+    run_locally(world, regions.flow)
     regions.assert_each_route_holds_its_rows()
 
     regions.execute("TRUNCATE orders")
@@ -163,7 +164,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
         "UPDATE orders SET region = 'us', email = NULL WHERE id = 21",  # moves, and violates the check
         "UPDATE orders SET region = 'us' WHERE id = 22",
     )
-    result = regions.run()
+    result = run_locally(world, regions.flow)
     assert result.quarantined == 2
     held = regions.held()
     assert (held['{"id":20}'].cause, held['{"id":20}'].stage) == ("route(apac)", CHECK)
@@ -184,7 +185,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
     mended = Route(by=BY, routes=("eu", "us", "apac"), tables=("*.orders",))
     regions.flow = regions.flow.model_copy(update={"transforms": (mended,), "checks": ()})
     with regions.services() as services:
-        run = world.spark(regions.name), regions.identity()
+        run: Any = OneProcess(), regions.identity()
         done = replay_rows(regions.flow, services, run, Selection(), ADA)
         assert [(each.replayed, each.held, each.discarded) for each in done] in ([(2, 0, 0)], [(1, 0, 0), (1, 0, 0)])
         assert replay_rows(regions.flow, services, run, Selection(), ADA) == []
@@ -197,7 +198,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
 
     with regions.services() as services:
         request = ValidationRequest(sink="elasticsearch")
-        found = validate(regions.flow, services, regions.identity(), request, lambda: world.spark(regions.name))
+        found = validate(regions.flow, services, regions.identity(), request, OneProcess)
     (sink,) = found.sinks
     assert sink.differences == ()
 

@@ -85,10 +85,10 @@ class Regions:
 
     def write(self, seed: int, changes: int) -> None:
         """Insert, move, renumber and delete rows."""
-        choose = random.Random(seed)
+        choose, statements = random.Random(seed), list[str]()
         for _ in range(changes):
             number, other, region = choose.randrange(12), choose.randrange(12), choose.choice(sorted(REGIONS))
-            self.execute(
+            statements.append(
                 choose.choice(
                     (
                         f"REPLACE INTO orders VALUES ({number}, '{region}', {choose.randrange(100)}, 'a@b')",
@@ -99,6 +99,7 @@ class Regions:
                     )
                 )
             )
+        self.execute(*statements)
 
     def topic(self, route: str) -> ConsumedTopic:
         """Read a topic as one that orders its partitions by the log; a TRUNCATE, which has no key, empties it."""
@@ -150,7 +151,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
     regions.execute("INSERT INTO other VALUES (1, 'a')")
     with regions.services() as services:
         told = preview(regions.flow, services)
-        counted = dry_run(regions.flow, services, OneProcess(), regions.identity())
+        counted = dry_run(regions.flow, services, world.spark(regions.name), regions.identity())
     assert told.outputs["kafka"] == ("eu", "us", f"{database}.other")
     assert told.lanes == {f"{database}.orders": "direct", f"{database}.other": "direct"}
     assert sum(counted.sinks["elasticsearch"].values()) >= counted.tables[f"{database}.orders"].read

@@ -12,7 +12,7 @@ import pytest
 
 # No example is timed: on a loaded machine any of them takes longer than a bound.
 hypothesis.settings.register_profile("databus", deadline=None)
-hypothesis.settings.register_profile("make test", parent=hypothesis.settings.get_profile("databus"), max_examples=50)
+hypothesis.settings.register_profile("make test", parent=hypothesis.settings.get_profile("databus"), max_examples=25)
 hypothesis.settings.load_profile("databus")
 
 # Contracts are no test modules: without this a failed assertion of theirs says nothing.
@@ -41,7 +41,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw half as many examples in `make test` as in the full tier, also where that runs in two halves."""
+    """Draw a quarter as many examples in `make test` as in the full tier, also where that runs in two halves."""
     from tests.suite.steady import REPORT
 
     if config.option.markexpr == "not full" and not os.environ.get(REPORT):

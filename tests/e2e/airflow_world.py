@@ -56,13 +56,15 @@ def flow_file(
     max_rows: int = 5000,
     every_s: float | None = None,
     backfill_s: float = 86_400,
+    tasks: str | None = "separate",
     **sink: Any,
 ) -> None:
     """Write a DAG file of a flow that runs on schedule once unpaused; without `every_s` when it is triggered only.
 
     The latter's runs end when they have caught up: in standard mode each would wait for a successor that never comes.
+    They have three tasks, or with `tasks=None` the one that is their default.
     """
-    triggered = {"schedule": None, "tasks": "separate"}
+    triggered = {"schedule": None, "tasks": tasks}
     options = triggered if every_s is None else {"is_paused_upon_creation": True}
     mode = "economy" if every_s is None else "standard"
     text = FLOW_FILE.format(

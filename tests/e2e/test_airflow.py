@@ -24,18 +24,19 @@ WINDOW_LINE = re.compile(
 )
 
 
-def test_both_engines_deliver_the_same_under_one_oracle(airflow: AirflowWorld) -> None:
+@pytest.mark.parametrize("engine", ["submit", "connect"])
+def test_both_engines_deliver_the_same_under_one_oracle(airflow: AirflowWorld, engine: str) -> None:
+    flow = f"e2e_{engine}"
     airflow.writer.run(150)
-    connect, submit = airflow.trigger("e2e_connect"), airflow.trigger("e2e_submit")
+    run = airflow.trigger(flow)
     with airflow.writing():
-        submit.reaches("transfer", "running", "success")
-    for run in (connect, submit):
-        run.succeeds()
-        assert_log_tells_what_moved(run)
-        assert_lineage(airflow, run)
-        assert_one_quality_result(airflow, run)
-    airflow.catch_up("e2e_connect")
-    airflow.catch_up("e2e_submit", submit)
+        run.reaches("transfer", "running", "success")
+    run.succeeds()
+    assert_log_tells_what_moved(run)
+    assert_lineage(airflow, run)
+    assert_one_quality_result(airflow, run)
+    # A transfer of seconds may have been over before the last change.
+    airflow.catch_up(flow, run if engine == "submit" else None)
 
 
 def assert_log_tells_what_moved(run: Run) -> None:
@@ -183,7 +184,7 @@ def test_runs_hand_over_and_a_pause_ends_the_window(airflow: AirflowWorld) -> No
     flow = "e2e_schedule"
     airflow.api.pause(flow, paused=False)
     with airflow.writing():
-        until("three runs are over", lambda: [r["state"] for r in airflow.runs(flow)].count("success") >= 3)
+        until("two runs are over", lambda: [r["state"] for r in airflow.runs(flow)].count("success") >= 2)
     until("all has arrived", lambda: airflow.has_all(flow))
     airflow.api.pause(flow, paused=True)
     # A paused DAG starts no further task; those that run go on to their end.

@@ -26,7 +26,7 @@ FLOW, DAG = "e2e_backfill", "e2e_backfill_backfill"
 INTERVAL = timedelta(seconds=20)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def unpaused(airflow: AirflowWorld) -> Iterator[None]:
     """Airflow starts runs of this DAG, scheduled ones as well, which move nothing."""
     airflow.api.pause(DAG, paused=False)
@@ -95,6 +95,7 @@ def test_the_form_explains_each_field_and_refuses_other_choices(airflow: Airflow
         airflow.trigger(DAG, {"from": "earliest", "to": "latest", "mode": "everything"})
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_a_triggered_range_arrives_once_beside_the_live_topic(airflow: AirflowWorld) -> None:
     airflow.writer.run(20)
     airflow.catch_up(FLOW)
@@ -113,6 +114,7 @@ def test_a_triggered_range_arrives_once_beside_the_live_topic(airflow: AirflowWo
     assert live(airflow) == stands
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_cancelled_and_started_twice_at_once_each_row_arrives_once(airflow: AirflowWorld) -> None:
     airflow.writer.run(20)
     airflow.catch_up(FLOW)
@@ -133,6 +135,7 @@ def test_cancelled_and_started_twice_at_once_each_row_arrives_once(airflow: Airf
     assert live(airflow) == stands
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_a_bad_range_fails_at_once_and_says_why(airflow: AirflowWorld) -> None:
     airflow.writer.run(20)
     airflow.catch_up(FLOW)  # of a flow that never ran that is told first
@@ -144,6 +147,7 @@ def test_a_bad_range_fails_at_once_and_says_why(airflow: AirflowWorld) -> None:
     assert "needs both from and to" in run.log("backfill")
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld, since: datetime) -> None:
     stands = live(airflow)
     conf = {"mode": "replay", "suffix": ".intervals", "order": "parallel"}
@@ -166,6 +170,7 @@ def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld, since: datet
     assert live(airflow) == stands
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_in_order_intervals_wait_without_a_worker_and_go_one_after_the_other(
     airflow: AirflowWorld, since: datetime
 ) -> None:
@@ -206,6 +211,7 @@ def test_in_order_intervals_wait_without_a_worker_and_go_one_after_the_other(
     assert set(found) <= set(ids(airflow, FLOW))
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> None:
     begin = datetime.now(UTC).replace(microsecond=0)
     airflow.writer.run(10)
@@ -227,6 +233,7 @@ def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> Non
     assert live(airflow) == stands
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_the_runbooks_commands_move_their_intervals_also_where_there_were_runs(airflow: AirflowWorld) -> None:
     airflow.writer.run(5)
     airflow.catch_up(FLOW)  # a flow that never ran has nothing to look at

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 
 from databus.demo.consumers import topic_records
 from tests.e2e.airflow_world import AirflowWorld, until
-from tests.e2e.browser import Page, chromium
+from tests.e2e.browser import Page, look
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -104,12 +102,6 @@ def orders(airflow: AirflowWorld) -> Orders:
     return made
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chromium(26_380, tmp_path_factory.mktemp("profile")) as page:
-        yield page
-
-
 def named(name: str) -> str:
     return f'[data-testid="{name}"]'
 
@@ -129,13 +121,6 @@ def fill(page: Page, name: str, text: str) -> None:
     element = f"document.querySelector({json.dumps(named(name))})"
     until(f"{name} is there", lambda: page.value(f"!!{element}"), 60)
     assert page.value(f"{script}({element}, {json.dumps(text)})")
-
-
-def look(page: Page, name: str, tmp_path: Path) -> None:
-    """Keep a picture: in the test's folder, or where DATABUS_TEST_PICTURES says so."""
-    file = Path(os.environ.get("DATABUS_TEST_PICTURES") or tmp_path) / f"{name}.png"
-    page.screenshot(file)
-    assert file.stat().st_size > 10_000
 
 
 def test_a_rewind_of_the_page_repeats_rows_and_its_way_back_undoes_one(

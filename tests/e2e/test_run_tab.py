@@ -220,10 +220,10 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
             assert server.ask(method, path, tokens[user]).status_code == (well if reads else 415), (user, path)
 
 
-def test_the_first_page_tells_of_no_plugin_error(server: LoginServer) -> None:
-    admin = server.token("admin")
-    assert server.ask("GET", "/api/v2/plugins/importErrors", admin).json()["import_errors"] == []
-    known = server.ask("GET", "/api/v2/plugins?limit=100", admin).json()["plugins"]
+def test_the_first_page_tells_of_no_plugin_error(airflow: AirflowWorld) -> None:
+    ask = airflow.api._client.get
+    assert ask("/plugins/importErrors").raise_for_status().json()["import_errors"] == []
+    known = ask("/plugins", params={"limit": 100}).raise_for_status().json()["plugins"]
     assert [found["name"] for found in known if "databus" in found["name"]] == ["databus"]
 
 

@@ -10,6 +10,7 @@ from databus import Batching, Elasticsearch
 from databus.demo.consumers import index_documents
 from databus.demo.oracle import mismatches, source_state
 from tests.integration.conftest import World
+from tests.integration.one_process import OneProcessWorld
 from tests.integration.search_proxy import proxy
 from tests.integration.shop_flow import KEYS, Shop
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(60
 
 
 def test_batches_follow_the_pace_of_the_sink(world: World) -> None:
+    world = OneProcessWorld(world.sandbox, world.home, world.environment)
     shop = Shop(world, "back_pressure")
     busy = [True]
 

@@ -59,7 +59,7 @@ def test_operators_of_every_pair_of_types(ours: Any, fast: Any, step: int) -> No
 
 
 PIECES = [
-    *(pytest.param(3, count, 40, id=f"{count}-40") for count in (20, 40)),
+    *(pytest.param(3, count, 40, id=f"{count}-40") for count in (10, 40)),
     *(pytest.param(seed, 250, 200, id=f"piece-{seed}") for seed in range(1_000, 1_020)),
 ]
 """The last ones together 10^6 values; every tenth of them is compiled to Java, as in a batch, for twice as long."""

@@ -7,6 +7,7 @@ long checks of tools.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +44,22 @@ def read(table: Path) -> tuple[Full, ...]:
 
 FULL = read(Path(__file__).with_name("full_tier.txt"))
 
+
+@cache
+def _listed() -> dict[str, list[Full]]:
+    found = defaultdict(list)
+    for entry in FULL:
+        found[f"tests/{entry.file}"].append(entry)
+    return dict(found)
+
+
+def is_full(nodeid: str) -> bool:
+    """Tell whether a test is in the full tier only."""
+    file = nodeid.partition("::")[0]
+    entries = (*_listed().get(file, ()), *_listed().get(f"tests/{file}", ()))
+    return any(entry.has(nodeid) for entry in entries)
+
+
 COLLECTED = pytest.StashKey[list[str]]()
 """All tests of the files that a run collected, before any was left out."""
 
@@ -56,10 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is in the full tier only; note all that there are, also those that the run leaves out."""
     config.stash[COLLECTED] = [item.nodeid for item in items]
-    listed = defaultdict(list)
-    for entry in FULL:
-        listed[f"tests/{entry.file}"].append(entry)
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        if any(entry.has(item.nodeid) for entry in (*listed[file], *listed[f"tests/{file}"])):
+        if is_full(item.nodeid):
             item.add_marker("full")

@@ -17,7 +17,7 @@ from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDef
 
 _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 CONNECT_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""What Kafka's own connect-standalone.sh sets."""
+"""Options that Kafka's own connect-standalone.sh sets."""
 
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 """Converter of Avro with Apicurio's registry, which connectors may name."""

@@ -1,4 +1,4 @@
-"""Compilation of a flow's transforms for decoded columns: what the direct and live lanes apply where rows are read."""
+"""Compilation of a flow's transforms for decoded columns: the direct and live lanes apply them where rows are read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from databus.rows.frames.holding import Failure, FlaggedInput, Holding
 from databus.rows.frames.leaving import Condition
 from databus.rows.frames.placing import Placing, Unplacing
 from databus.rows.row_program import FatedRows
-from databus.runtime.direct.batch_images import BatchImages
-from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
-from databus.runtime.direct.column_programs import ColumnProgram, ShownColumn
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.placing_compiler import table_placing
-from databus.runtime.direct.row_fates import (
+from databus.runtime.direct.compiled_transforms.batch_images import BatchImages
+from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
+from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram, ShownColumn
+from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+from databus.runtime.direct.compiled_transforms.placing_compiler import table_placing
+from databus.runtime.direct.compiled_transforms.row_fates import (
     Failing,
     FlaggedInputs,
     TableCondition,
@@ -31,8 +31,8 @@ from databus.runtime.direct.row_fates import (
     TableUnplacing,
     judged,
 )
-from databus.runtime.direct.row_places import TablePlacing
-from databus.runtime.direct.stored_values import refuse_far_times
+from databus.runtime.direct.compiled_transforms.row_places import TablePlacing
+from databus.runtime.direct.compiled_transforms.stored_values import refuse_far_times
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from databus.binlog.decoding.table_batch import DELETE, INSERT, READ, UPDATE
 from databus.core.events import Op
 from databus.rows.row_program import FILTERED, FatedRows, RowPlaces
-from databus.runtime.direct.batch_images import FAILURES, BatchImages, Mask, picked_values
-from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.row_places import TablePlacing
+from databus.runtime.direct.compiled_transforms.batch_images import FAILURES, BatchImages, Mask, picked_values
+from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
+from databus.runtime.direct.compiled_transforms.row_places import TablePlacing
 
 if TYPE_CHECKING:
-    from databus.runtime.direct.compiled_sql import CompiledSql
+    from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
 
 Rows = npt.NDArray[np.int64]
 Images = npt.NDArray[np.int32]

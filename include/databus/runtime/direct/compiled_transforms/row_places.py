@@ -16,13 +16,19 @@ from databus.rows.frames.places import ROUTE_TOLD
 from databus.rows.json_text import json_literals, quoted
 from databus.rows.keys import KeyEncoder, key_literals
 from databus.rows.row_program import FatedRows, RowPlaces
-from databus.runtime.direct.batch_images import BatchImages, ImageNumbers, Mask, picked_images, picked_values
-from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.stored_values import refuse_far_times
+from databus.runtime.direct.compiled_transforms.batch_images import (
+    BatchImages,
+    ImageNumbers,
+    Mask,
+    picked_images,
+    picked_values,
+)
+from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
+from databus.runtime.direct.compiled_transforms.stored_values import refuse_far_times
 
 if TYPE_CHECKING:
     from databus.core.tables.schemas import ColumnSchema
-    from databus.runtime.direct.compiled_sql import CompiledSql
+    from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
 
 SHOWN = 100
 """Characters of a value that a cause shows."""
@@ -74,7 +80,7 @@ class _Picked:
 
 
 Choice = tuple[npt.NDArray[np.int32] | pa.BinaryArray, dict[int, str]]
-"""What rows say: bits of routes or keys; and why some are held back, by their number among those asked."""
+"""Choices of rows: bits of routes or keys; and causes of rows held back, by their number among those asked."""
 
 
 class PlaceValues(Protocol):

@@ -1,13 +1,13 @@
-"""Compiler of choices by value: what a transform asks of a table's images for routes and keys, for decoded columns."""
+"""Compiler of choices by value: routes and keys that a transform chooses, from decoded columns of a table's images."""
 
 from __future__ import annotations
 
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.placing import Placing
-from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
-from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.row_places import (
+from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
+from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
+from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+from databus.runtime.direct.compiled_transforms.row_places import (
     AskedColumn,
     ChosenKeyColumn,
     KeyColumns,

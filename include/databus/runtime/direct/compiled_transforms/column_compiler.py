@@ -10,9 +10,9 @@ from databus.rows.frames.computed import Computed, LookedUp, computed_column
 from databus.rows.frames.expression import PSEUDO_COLUMNS
 from databus.rows.frames.fields import Field
 from databus.rows.frames.python_function import Called
-from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.computed_values import (
+from databus.runtime.direct.compiled_transforms.column_programs import VALUE, ColumnProgram, Rewriting
+from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+from databus.runtime.direct.compiled_transforms.computed_values import (
     TEXT,
     ComputedProgram,
     Evaluation,

@@ -29,7 +29,8 @@ from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import _Replays, replay_rows
-from databus.records.quarantine.rows import HeldRow, HeldState, Selection
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.runtime import batch

@@ -66,21 +66,6 @@ def _values(placing: Placing, schema_id: int, compiler: ColumnCompiler, *, hidde
 
 
 def _compiled(placing: Placing, text: str, schema_id: int, compiler: ColumnCompiler) -> _Compiled:
-    columns: dict[tuple[str, str], ColumnProgram | str] = {}
-
-    def type_of(name: str, image: str) -> str | None:
-        pseudo = placing.pseudo(name, schema_id)
-        if pseudo is not None:
-            columns[name, image] = pseudo
-            return "string"
-        field = placing.field(name, schema_id)
-        if field is None:
-            return None
-        columns[name, image] = compiler.column(field)
-        return field.column.spark_type
-
-    try:
-        compiled = CompiledSql.of(text, type_of)
-    except NotCompiledError as error:
-        raise NotCompiledError(f"{placing.what}: {error.reason}") from None
-    return compiled, {at: columns[at] for at in compiled.inputs}
+    return compiler.sql(
+        text, placing.what, lambda name, _: placing.pseudo(name, schema_id) or placing.field(name, schema_id)
+    )

@@ -19,7 +19,7 @@ from databus.records.quarantine.held_row import OTHERWISE, HeldRow, HeldState
 from databus.records.quarantine.rows import Selection
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryServer
-from tests.spark.test_replay_behind import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture
+from tests.spark.replay_desk import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from databus.runtime.tables.sink_views import own_transforms, seen_by, transform
 if TYPE_CHECKING:
     from databus.rows.row_program import SinkProgram
     from databus.runtime.direct.compiled_transforms.compilation import CompiledRows, TableProgram
-    from databus.runtime.direct.compiled_transforms.row_fates import TableHolding
+    from databus.runtime.direct.compiled_transforms.row_holding import TableHolding
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def sink_program(
 def _held_numbers(programs: Mapping[int, TableProgram]) -> dict[int, tuple[TableHolding, ...]]:
     """Return schema_id → step that holds back rows with a computed number that is none."""
     from databus.rows.frames.computed import ADDED
-    from databus.runtime.direct.compiled_transforms.row_fates import NotFinite, TableHolding
+    from databus.runtime.direct.compiled_transforms.row_holding import NotFinite, TableHolding
 
     found: dict[int, tuple[TableHolding, ...]] = {}
     for number, program in programs.items():

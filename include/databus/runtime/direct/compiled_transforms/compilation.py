@@ -21,15 +21,8 @@ from databus.runtime.direct.compiled_transforms.batch_images import BatchImages
 from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
 from databus.runtime.direct.compiled_transforms.column_programs import ShownColumn
 from databus.runtime.direct.compiled_transforms.placing_compiler import table_placing
-from databus.runtime.direct.compiled_transforms.row_fates import (
-    Failing,
-    FlaggedInputs,
-    TableCondition,
-    TableHolding,
-    TableStep,
-    TableUnplacing,
-    judged,
-)
+from databus.runtime.direct.compiled_transforms.row_fates import TableCondition, TableStep, TableUnplacing, judged
+from databus.runtime.direct.compiled_transforms.row_holding import Failing, FlaggedInputs, TableHolding
 from databus.runtime.direct.compiled_transforms.row_places import TablePlacing
 from databus.runtime.direct.compiled_transforms.stored_values import refuse_far_times
 

@@ -7,15 +7,14 @@ from databus.rows.frames.placing import Placing
 from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
 from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
 from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
-from databus.runtime.direct.compiled_transforms.row_places import (
-    AskedColumn,
+from databus.runtime.direct.compiled_transforms.place_values import (
     ChosenKeyColumn,
     KeyColumns,
     PlaceValues,
     RouteConditions,
     RouteText,
-    TablePlacing,
 )
+from databus.runtime.direct.compiled_transforms.row_places import AskedColumn, TablePlacing
 
 _Compiled = tuple[CompiledSql, dict[tuple[str, str], ColumnProgram | str]]
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,10 @@ from databus.stream.access import Tokens
 from databus.stream.options import StreamOptions
 from databus.stream.server import Listener, server
 from databus.stream.service import StreamService
+from tests.integration.changes_writer import make_topics
 from tests.integration.kafka_target import consume, wait_until
+
+_NUMBERS = iter(range(10**6))
 
 
 class Client:
@@ -104,6 +107,36 @@ class Process(Client):
             return self.http.get("/health").status_code == 200
         except httpx.TransportError:
             return False
+
+
+def new_topic(servers: str) -> str:
+    """Make a topic of three partitions, whose name no other one has; return its name."""
+    name = f"streamed.{os.getpid()}.{next(_NUMBERS)}"
+    make_topics(servers, (name, 3))
+    return name
+
+
+def own_services(servers: str) -> Iterator[Callable[..., Served]]:
+    """Give a function that starts services of a test's own, of one lane each; all are closed at the end."""
+    opened: list[Served] = []
+
+    def start(at: str = servers, name: str = "", **options: Any) -> Served:
+        opened.append(Served(at, name or f"own{os.getpid()}.{next(_NUMBERS)}", lanes=1, **options))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Return a problem's members; it has the status, the code, a detail and a hint."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+    found = dict(answer.json())
+    assert (found["status"], found["code"]) == (status, code)
+    assert found["detail"]
+    assert found["hint"]
+    return found
 
 
 def free_port() -> int:

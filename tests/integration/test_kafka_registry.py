@@ -16,7 +16,8 @@ from databus.core.findings import Level
 from databus.ops.health.doctor import examine_flow
 from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.quarantine.rows import HeldRow, Selection
+from databus.records.quarantine.held_row import HeldRow
+from databus.records.quarantine.rows import Selection
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume
 from tests.integration.kafka_world import KafkaWorld

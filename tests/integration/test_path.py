@@ -25,7 +25,8 @@ from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import fold, mismatches, source_state
 from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from databus.sandbox.connections import airflow_connections

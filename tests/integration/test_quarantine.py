@@ -23,7 +23,8 @@ from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

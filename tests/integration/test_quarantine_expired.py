@@ -13,7 +13,8 @@ from databus.core.errors import MarkerDivergedError, SinkError
 from databus.ops.quarantine import replay as quarantine_replay
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
-from databus.records.quarantine.rows import HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.runtime.context import RunIdentity
 from tests.integration.conftest import World
 from tests.integration.kafka_target import forget_markers

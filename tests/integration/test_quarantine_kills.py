@@ -10,7 +10,7 @@ import pytest
 from databus import Flow, Kafka
 from databus.core.errors import LeaseBusyError
 from databus.ops.quarantine.outcome import ReplayResult
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.killed_replay import STAGES, replay_until

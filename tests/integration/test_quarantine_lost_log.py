@@ -9,7 +9,8 @@ import pytest
 
 from databus.core.errors import LeaseBusyError, OffsetPurgedError, ReplaysRefusedError
 from databus.ops.quarantine import show as quarantine
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from tests.integration.conftest import World
 from tests.integration.killed_replay import replay_until
 from tests.integration.test_quarantine import ADA, Desk

@@ -13,7 +13,8 @@ from databus import Elasticsearch
 from databus.core.errors import SinkError
 from databus.demo.consumers import index_documents
 from databus.ops.quarantine import replay as quarantine_replay
-from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows
 from tests.integration.conftest import World
 from tests.integration.test_quarantine import NOTE, Desk, killed
 

@@ -29,7 +29,8 @@ from databus.ops.services import open_services
 from databus.ops.trace.follow import trace
 from databus.ops.trace.query import recognise
 from databus.ops.validation.validate import ValidationRequest, validate
-from databus.records.quarantine.rows import HeldRow, Selection
+from databus.records.quarantine.held_row import HeldRow
+from databus.records.quarantine.rows import Selection
 from databus.rows.murmur2 import murmur2
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.live import lane as live_lane

@@ -10,7 +10,8 @@ import pytest
 from databus import Batching, Flow, HashPartition, Kafka, MysqlBinlog
 from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from databus.rows.murmur2 import murmur2
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume

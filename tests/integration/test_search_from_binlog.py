@@ -18,7 +18,8 @@ from databus.ops.ledger.show import read_ledger
 from databus.ops.ledger.verify import verify
 from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from tests.integration.conftest import Started
 from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
 from tests.integration.one_process import OneProcessWorld

@@ -2,135 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from databus.binlog.schema_history.definition import TableDefinition, TableName
 from databus.binlog.server.wire import ServerConnection
-from databus.core.connections import Connection
-from databus.core.errors import SnapshotConditionError, SnapshotKeyChangedError
+from databus.core.errors import SnapshotKeyChangedError
 from databus.sandbox import Sandbox
-from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.snapshot.chunk_bounds import (
-    Chunk,
-    bytes_of_row,
     next_chunk,
     rows_estimated,
-    rows_of_chunk,
     whole_table,
 )
-from databus.sources.mysql.snapshot.chunk_key import ChunkKey, chunk_key
-from databus.sources.mysql.snapshot.cursor import Cursor
-from databus.sources.mysql.tables.information_schema import MysqlColumns
+from databus.sources.mysql.snapshot.chunk_key import chunk_key
+from tests.integration.chunk_server import (
+    PLACE,
+    SIZE,
+    ChunkServer,
+    begin,
+    chunk_server,
+    found_key,
+    numbers,
+    stored,
+    walk,
+)
 from tests.integration.chunk_tables import KINDS, KeyKind
 
 pytestmark = pytest.mark.integration
 
-SIZE = 7
-DATABASE = "chu`nks"
-PLACE = "`chu``nks`"
-
-
-class ChunkServer:
-    """Server with tables to be read in chunks.
-
-    Attributes:
-        flavor: "mysql" or "mariadb".
-        sql: runs a statement of a writer, who takes everything.
-    """
-
-    def __init__(self, flavor: str, address: str):
-        host, port = address.split(":")
-        self.flavor = flavor
-        self.connection = Connection(conn_id="chunks", conn_type="mysql", host=host, port=int(port), login="root")
-        self._writer = ServerConnection(self.connection)
-        self.sql = self._writer.query
-        self.sql("SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
-        self.sql(f"DROP DATABASE IF EXISTS {PLACE}")
-        self.sql(f"CREATE DATABASE {PLACE} CHARACTER SET utf8mb4")
-        self.sql(f"USE {PLACE}")
-
-    def make(self, kind: KeyKind, name: str = "t") -> TableDefinition:
-        """Make a table with rows; each has a number in `n`."""
-        self.sql(f"DROP TABLE IF EXISTS `{name}`")
-        self.sql(f"CREATE TABLE `{name}` ({kind.columns}, n INT NOT NULL, v INT, {kind.key}) {kind.options}")
-        values = ", ".join(f"({row}, {n}, 0)" for n, row in enumerate(kind.rows))
-        self.sql(f"INSERT IGNORE INTO `{name}` VALUES {values}")
-        return self.definition(name)
-
-    def definition(self, name: str = "t") -> TableDefinition:
-        server = MysqlServer(self.connection)
-        try:
-            return MysqlColumns(server).definitions([DATABASE])[TableName(DATABASE, name)]
-        finally:
-            server.close()
-
-    @contextmanager
-    def reader(self) -> Iterator[ServerConnection]:
-        """Open a connection like that of a view."""
-        opened = ServerConnection(self.connection)
-        opened.query("SET SESSION time_zone = '+00:00', character_set_results = NULL, sql_mode = 'ALLOW_INVALID_DATES'")
-        opened.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        try:
-            yield opened
-        finally:
-            opened.close()
-
-    def close(self) -> None:
-        self.sql(f"DROP DATABASE {PLACE}")
-        self._writer.close()
-
-
-def begin(opened: ServerConnection) -> None:
-    """Open a new consistent view in place of the one before."""
-    opened.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-
-
-def found_key(opened: ServerConnection, definition: TableDefinition, after: Cursor = ()) -> ChunkKey:
-    key = chunk_key(opened.query, definition, after)
-    assert key is not None
-    return key
-
-
-def stored(cursor: Cursor) -> Cursor:
-    """Return a cursor as ZooKeeper gives it back."""
-    return tuple(json.loads(json.dumps(list(cursor))))
-
-
-def numbers(opened: ServerConnection, key: ChunkKey, condition: str, table: str = "t") -> list[int]:
-    """Return the numbers of the rows that meet a condition, in the key's order."""
-    place = f"{PLACE}.`{table}`"
-    return [row[0] for row in opened.query(f"SELECT n FROM {place} WHERE {condition} {key.ordered()}")]
-
-
-def walk(
-    opened: ServerConnection, definition: TableDefinition, size: int = SIZE, where: str = ""
-) -> Iterator[tuple[ChunkKey, Chunk]]:
-    """Walk a table in the view that is open."""
-    cursor: Cursor = ()
-    key = found_key(opened, definition)
-    for _ in range(300):
-        chunk = next_chunk(opened.query, definition, key, cursor, size, where)
-        if chunk is None:
-            return
-        yield key, chunk
-        if not chunk.upto:
-            return
-        assert stored(chunk.upto) != cursor
-        cursor = stored(chunk.upto)
-    pytest.fail("the walk does not end")
-
 
 @pytest.fixture(scope="module", params=["mysql", "mariadb"])
 def server(databases: Sandbox, request: pytest.FixtureRequest) -> Iterator[ChunkServer]:
-    made = ChunkServer(request.param, databases.address(request.param))
-    yield made
-    made.close()
+    yield from chunk_server(databases, request.param)
 
 
 def kinds_of(server: ChunkServer, name: str) -> KeyKind:
@@ -304,95 +209,6 @@ def test_a_table_is_empty_or_becomes_so(server: ChunkServer) -> None:
         assert rows_estimated(opened.query, definition) == 0
 
 
-def test_a_condition_leaves_chunks_with_some_rows_and_with_none(server: ChunkServer) -> None:
-    definition = server.make(
-        KeyKind("k INT NOT NULL, s VARCHAR(9)", "PRIMARY KEY (k)", tuple(f"{k}, 'a{k}'" for k in range(70)))
-    )
-    with server.reader() as opened:
-        begin(opened)
-        for where, expected in (
-            ("k < 3 OR k % 100 = 69", [0, 1, 2, 69]),
-            ("s LIKE '%5' AND v = 0", list(range(5, 70, 10))),
-            ("s = \"a5\" OR s = 'a#;--'", [5]),
-            (f"EXISTS (SELECT 1 FROM {PLACE}.t AS other WHERE other.n = t.k + 60)", list(range(10))),
-            ("FALSE", []),
-        ):
-            chunks = [numbers(opened, key, chunk.condition) for key, chunk in walk(opened, definition, SIZE, where)]
-            assert [n for rows in chunks for n in rows] == expected
-            assert len(chunks) == (1 if where == "FALSE" else 10)
-            whole = whole_table(definition, where)
-            assert (whole.last, whole.upto) == (True, ())
-            assert numbers(opened, found_key(opened, definition), whole.condition) == expected
-
-
-def test_few_rows_that_an_index_finds_are_one_chunk(server: ChunkServer) -> None:
-    definition = server.make(
-        KeyKind("k INT NOT NULL, s INT, KEY (s)", "PRIMARY KEY (k)", tuple(f"{k}, {k % 20}" for k in range(200)))
-    )
-    server.sql("ANALYZE TABLE t")
-    with server.reader() as opened:
-        begin(opened)
-        key = found_key(opened, definition)
-        for where, expected in (
-            ("k IN (3, 150, 500)", [3, 150]),
-            ("k = 7", [7]),
-            ("k = 700", []),
-            ("s = 3", list(range(3, 200, 20))),
-        ):
-            (chunk,) = [chunk for _, chunk in walk(opened, definition, 10, where)]
-            assert (chunk.last, chunk.upto) == (True, ())
-            assert numbers(opened, key, chunk.condition) == expected
-        assert len([*walk(opened, definition, 10, "k > 100")]) == 20
-        assert len([*walk(opened, definition, 10, "n = 3")]) == 20
-
-
-REFUSED = (
-    "k = 1; DROP TABLE t",
-    "k = 1 -- x",
-    "k = 1 # x",
-    "k = 1 /* x */",
-    "k = 1 /*! OR 1 */",
-    "k = 1) OR (1 = 1",
-    "(k = 1",
-    "k = 'a",
-    'k = "a',
-    "k = `a",
-    "k = ?",
-    "nope = 1",
-    "k = = 1",
-    "COUNT(*) > 1",
-    "k, n",
-    "k = 1 LIMIT 1",
-    "k = 1 ORDER BY k",
-    "NOPE(k)",
-    "k IN (SELECT n FROM t FOR UPDATE)",
-    "k IN (SELECT n FROM t LOCK IN SHARE MODE)",
-    "@x := 1",
-    "k = 'a\\' OR ' OR 1'",
-    "(SELECT 1 INTO @x)",
-    "k = 1 UNION SELECT 1",
-    "k = \\N",
-    "k = 1\0",
-)
-
-
-@pytest.mark.parametrize("where", REFUSED)
-def test_a_condition_that_is_none_is_refused_by_name(server: ChunkServer, where: str) -> None:
-    definition = server.make(KeyKind("k INT NOT NULL", "PRIMARY KEY (k)", ("1", "2")))
-    with server.reader() as opened:
-        opened.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")  # a writer's: nothing but the check holds it
-        key = found_key(opened, definition)
-        with pytest.raises(SnapshotConditionError) as caught:
-            next_chunk(opened.query, definition, key, (), 7, where)
-        assert caught.value.code == "snapshot_condition"
-        assert repr(where.strip()) in caught.value.message
-        assert f"{DATABASE}.t" in caught.value.message
-        assert "WHERE" in caught.value.hint
-        with pytest.raises(SnapshotConditionError):
-            rows_estimated(opened.query, definition, where)
-    assert len(server.sql("SELECT k FROM t")) == 2
-
-
 KEYLESS = {
     "none": "k INT NOT NULL, n INT, KEY (k)",
     "nullable": "k INT NULL UNIQUE, n INT",
@@ -477,26 +293,3 @@ def test_a_cursor_is_of_one_order(server: ChunkServer) -> None:
             else:
                 with pytest.raises(SnapshotKeyChangedError, match="has changed"):
                     next_chunk(opened.query, definition, key, chunk.upto, SIZE)
-
-
-def test_estimates_are_the_servers(server: ChunkServer) -> None:
-    definition = server.make(
-        KeyKind(
-            "k INT NOT NULL, s CHAR(200) DEFAULT 'x'",
-            "PRIMARY KEY (k)",
-            tuple(f"{k}, REPEAT('x', 200)" for k in range(2000)),
-        )
-    )
-    server.sql("ANALYZE TABLE t")
-    with server.reader() as opened:
-        begin(opened)
-        assert 1000 <= (rows_estimated(opened.query, definition) or 0) <= 4000
-        assert 40 <= (rows_estimated(opened.query, definition, "k < 50") or 0) <= 60
-        assert rows_estimated(opened.query, definition, "k = 5") == 1
-        assert rows_estimated(opened.query, definition, "FALSE") == 0
-        length = bytes_of_row(opened.query, definition)
-        assert 100 <= (length or 0) <= 1000
-    assert rows_of_chunk(250, 10_000, 1_000_000) == 4000
-    assert rows_of_chunk(250, 100, 1_000_000) == 100
-    assert rows_of_chunk(None, 100, 1_000_000) == rows_of_chunk(0, 100, 1_000_000) == 100
-    assert rows_of_chunk(1 << 32, 100, 1_000_000) == 1

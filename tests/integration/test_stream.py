@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
 
 import httpx
 import pytest
@@ -27,18 +26,14 @@ from databus.stream.topics import ServedTopics
 from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.changes_writer import make_topics
 from tests.integration.kafka_target import consume, wait_until
-from tests.integration.stream_client import Client, Served, until_written, values
+from tests.integration.stream_client import Client, Served, new_topic, own_services, problem, until_written, values
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-_NUMBERS = iter(range(10**6))
 
 
 @pytest.fixture
 def topic(servers: str) -> str:
-    name = f"streamed.{os.getpid()}.{next(_NUMBERS)}"
-    make_topics(servers, (name, 3))
-    return name
+    return new_topic(servers)
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +46,7 @@ def served(servers: str) -> Iterator[Served]:
 
 @pytest.fixture
 def serve(servers: str) -> Iterator[Callable[..., Served]]:
-    """Start services of a test's own."""
-    opened: list[Served] = []
-
-    def start(at: str = servers, name: str = "", **options: Any) -> Served:
-        opened.append(Served(at, name or f"own{os.getpid()}.{next(_NUMBERS)}", lanes=1, **options))
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        one.close()
+    yield from own_services(servers)
 
 
 def set_topic(servers: str, topic: str, **settings: str) -> None:
@@ -71,15 +57,6 @@ def set_topic(servers: str, topic: str, **settings: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": servers})
     admin.incremental_alter_configs([resource])[resource].result(30)
-
-
-def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
-    found = dict(answer.json())
-    assert (found["status"], found["code"]) == (status, code)
-    assert found["detail"]
-    assert found["hint"]
-    return found
 
 
 @pytest.mark.parametrize("acks", ["all", "leader", "1"])

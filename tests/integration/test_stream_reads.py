@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -28,34 +27,20 @@ from databus.stream.access import Tokens
 from databus.stream.openapi import description
 from databus.stream.server import Listener
 from databus.testing.tcp_proxy import TcpProxy
-from tests.integration.changes_writer import make_topics
 from tests.integration.kafka_target import wait_until
-from tests.integration.stream_client import Client, Served
-from tests.integration.test_stream import problem
+from tests.integration.stream_client import Client, Served, new_topic, own_services, problem
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-_NUMBERS = iter(range(10**6))
 
 
 @pytest.fixture
 def topic(servers: str) -> str:
-    name = f"streamed.out.{os.getpid()}.{next(_NUMBERS)}"
-    make_topics(servers, (name, 3))
-    return name
+    return new_topic(servers)
 
 
 @pytest.fixture
 def serve(servers: str) -> Iterator[Callable[..., Served]]:
-    opened: list[Served] = []
-
-    def start(at: str = servers, name: str = "", **options: Any) -> Served:
-        opened.append(Served(at, name or f"out{os.getpid()}.{next(_NUMBERS)}", lanes=1, **options))
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        one.close()
+    yield from own_services(servers)
 
 
 @pytest.fixture(scope="module")

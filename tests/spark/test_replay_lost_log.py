@@ -12,11 +12,12 @@ from databus.core.batches.receipts import CHECK
 from databus.core.errors import OffsetPurgedError, ReplaysRefusedError
 from databus.core.positions.offsets import OffsetRange
 from databus.ops.quarantine import replay as quarantine_replay
-from databus.records.quarantine.rows import HeldRows, HeldState
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import HeldRows
 from databus.sources.mock.source import MockSource
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.spark.test_replay_behind import LOOSE, STRICT, Desk, _read_once, _soon  # noqa: F401 - fixtures
-from tests.unit.runtime.test_sinks_behind import Killed
+from tests.spark.replay_desk import LOOSE, STRICT, Desk, _read_once, _soon  # noqa: F401 - fixtures
+from tests.unit.runtime.marked_sinks import Killed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("_read_once")]
 

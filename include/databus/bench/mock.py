@@ -1,4 +1,4 @@
-"""Mock source into the noop sink on one core: what the path itself costs, without a server.
+"""Benchmark of the path itself: a mock source into the noop sink on one core, without a server.
 
 `python -m databus.bench.mock --rows 2000000`. A row passes what any row of the direct lane passes: a plan with its
 checkpoint, decoding's Arrow batch with key, hash, event id and place, counting, the encoder, the writer's receipt, the

@@ -37,7 +37,8 @@ from databus.ops.quarantine import show as quarantine
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay import replay_rows
 from databus.ops.quarantine.replay_entries import refusals
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from databus.runtime.context import RunIdentity
 
 if TYPE_CHECKING:

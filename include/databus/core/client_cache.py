@@ -15,7 +15,7 @@ from typing import Protocol
 
 _MOST = 8
 _IDLE_S = 30.0
-"""What rested longer is closed: whom it was connected to may have moved."""
+"""Longest rest of a cached client, after which it is closed: its server may have moved."""
 
 
 class Closeable(Protocol):

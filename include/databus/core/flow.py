@@ -48,7 +48,7 @@ FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 
 
 Mode = Literal["live", "standard", "economy"]
-"""How fresh a flow is kept, and what it holds for that while it is idle (see `Flow.mode`)."""
+"""Mode of a flow: how fresh it is kept, and what it holds for that while it is idle (see `Flow.mode`)."""
 
 
 class Flow(Spec):

@@ -340,4 +340,4 @@ OnReject = Literal["fail", "quarantine"]
 """Policy for a batch of which a sink refuses rows: it stops, or the rows go into quarantine."""
 
 Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
-"""What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""
+"""Delivery by a sink: each row once; each row, some twice after a failure; most rows per second (see each sink)."""

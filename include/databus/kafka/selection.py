@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 REGEX_PREFIX = "re:"
 OWN_TOPICS = "_databus"
 HEARTBEATS = "heartbeats"
-"""Where a mirror writes heartbeats on its source; on the target it stands behind the source's name and a dot."""
+"""Topic of a mirror's heartbeats on its source; on the target it stands behind the source's name and a dot."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Kafka's own topics (`Topic.INTERNAL_TOPICS` of its source)."""

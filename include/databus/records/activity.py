@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from databus.core.alerts.flow_status import RecentBatches, RejectedRows
 from databus.core.batches.receipts import CHECK
 from databus.records import tables as t
-from databus.records.quarantine.rows import HeldRows, HeldState
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import HeldRows
 from databus.records.run_ranges import RunRange, range_of_batches, run_range
 from databus.records.store import RecordStore
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from databus.core.amounts import counted
 from databus.records import tables as t
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState, in_state, with_decisions
 from databus.records.store import RecordStore
 
 LATELY = timedelta(minutes=5)
@@ -212,14 +212,13 @@ def _sums(store: RecordStore, flow: str, chart: tuple[datetime, timedelta], now:
     lately = now - LATELY
     epoch, bucket_of = epoch_of(store), _bucket(store, start, width)
     b, c, r, k = t.batches.c, t.table_counts.c, t.receipts.c, t.check_results.c
-    q, d = t.quarantine, t.quarantine_decisions
+    q = t.quarantine.c
     delay = sa.func.max(epoch(b.committed_at) - epoch(b.watermark))
     bucket = bucket_of(b.committed_at)
     numbers = sa.select(b.id).where(b.flow == flow, b.committed_at >= lately)
     judged = sa.select(b.id).where(b.flow == flow, b.committed_at >= now - JUDGED).order_by(b.id.desc())
     of_judged = sa.select(judged.limit(_MOST_JUDGED).subquery().c.id)
-    same = (q.c.flow == d.c.flow) & (q.c.event_id == d.c.event_id) & (q.c.stage == d.c.stage)
-    of_first = bucket_of(q.c.first_held_at)
+    of_first = bucket_of(q.first_held_at)
     total = sa.func.sum
     parts = (
         _part("bucket", None, bucket, sa.func.count(), total(b.rows), delay)
@@ -230,10 +229,10 @@ def _sums(store: RecordStore, flow: str, chart: tuple[datetime, timedelta], now:
         .where(b.flow == flow, b.committed_at >= lately).group_by(r.sink),
         _part("check", k.check_name, None, total(k.evaluated), total(k.violations))
         .where(k.batch.in_(of_judged)).group_by(k.check_name),
-        _part("held", q.c.stage, None, sa.func.count()).select_from(q.outerjoin(d, same))
-        .where(q.c.flow == flow, d.c.state.is_(None) | (d.c.state == HeldState.HELD)).group_by(q.c.stage),
-        _part("refused", q.c.stage, None, sa.func.count(), epoch(sa.func.min(q.c.first_held_at)))
-        .where(q.c.flow == flow, q.c.first_held_at >= start, q.c.stage != "check").group_by(q.c.stage, of_first),
+        _part("held", q.stage, None, sa.func.count()).select_from(with_decisions())
+        .where(q.flow == flow, *in_state(HeldState.HELD)).group_by(q.stage),
+        _part("refused", q.stage, None, sa.func.count(), epoch(sa.func.min(q.first_held_at)))
+        .where(q.flow == flow, q.first_held_at >= start, q.stage != "check").group_by(q.stage, of_first),
     )  # fmt: skip
     return sa.union_all(*parts)
 

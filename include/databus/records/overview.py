@@ -14,7 +14,7 @@ from databus.core.state.snapshot_progress import SnapshotProgress
 from databus.records import tables as t
 from databus.records.definitions import Definition
 from databus.records.flow_figures import Window, epoch_of
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState, in_state, with_decisions
 from databus.records.store import RecordStore
 
 LATELY = timedelta(minutes=5)
@@ -130,13 +130,12 @@ def _lately(now: datetime) -> sa.Select[Any]:
 
 
 def _held() -> sa.Select[Any]:
-    q, d = t.quarantine, t.quarantine_decisions
-    same = (q.c.flow == d.c.flow) & (q.c.event_id == d.c.event_id) & (q.c.stage == d.c.stage)
+    q = t.quarantine.c
     return (
-        sa.select(q.c.flow, q.c.stage, sa.func.count())
-        .select_from(q.outerjoin(d, same))
-        .where(d.c.state.is_(None) | (d.c.state == HeldState.HELD))
-        .group_by(q.c.flow, q.c.stage)
+        sa.select(q.flow, q.stage, sa.func.count())
+        .select_from(with_decisions())
+        .where(*in_state(HeldState.HELD))
+        .group_by(q.flow, q.stage)
     )
 
 

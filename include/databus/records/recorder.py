@@ -24,7 +24,7 @@ from databus.records.definitions import NotedDefinitions
 from databus.records.ledger.pages import LedgerPages
 from databus.records.outputs import put_columns
 from databus.records.quarantine.checked_batches import CheckedBatches
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState
 from databus.records.ranges import ranges_of_batch, ranges_of_chunks
 from databus.records.run_ranges import run_number
 from databus.records.store import RecordStore

@@ -1,4 +1,4 @@
-"""Bytes of a file or connection, in order: counted, checked, and never more in memory than arrived.
+"""Byte reader of a file or connection: in order, counted, checked, and never more in memory than arrived.
 
 What reads Redis' formats asks here for so many bytes at a time, so the end of what was read is known to the byte: what
 follows is still there for the next reader.

@@ -1,7 +1,7 @@
 """Row program of a flow: what its transforms do with values and rows, applied where rows are decoded.
 
-`databus.runtime.direct.compilation` makes one; `emit` applies it. What it does to a row is what the same transforms do
-to it in Spark's lane.
+`databus.runtime.direct.compiled_transforms.compilation` makes one; `emit` applies it. What it does to a row is what the
+same transforms do to it in Spark's lane.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from databus.core.state.checkpoint import HistoryEntry
 T = TypeVar("T")
 
 REST = 6
-"""How many times as long as a failed attempt took the store is left alone: it costs a seventh of the time at most."""
+"""Pause after a failed attempt, as a multiple of its duration: the store costs a seventh of the time at most."""
 
 
 class RecorderBreaker:

@@ -26,7 +26,7 @@ LOCAL_HOSTS = "127.0.0.1,localhost"
 MARK_VARIABLE = "DATABUS_SANDBOX_MARK"
 _POLL_S = 0.05
 _NO_PROCESS = {errno.ESRCH, errno.ENOENT, errno.EINVAL}
-"""What pidfd_open says of a number that nobody has, or that a thread has now (EINVAL, since Linux 6.9 ENOENT)."""
+"""Answers of pidfd_open to a number that nobody has, or that a thread has now (EINVAL, since Linux 6.9 ENOENT)."""
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Processes of this interpreter's own, kept so that they are reaped and not left as zombies."""
 

@@ -1,4 +1,4 @@
-"""Asks a schema registry for schemas by id, and registers schemas; what it says otherwise is a named error."""
+"""Client of a schema registry: schemas by id, and registration of schemas; any other answer is a named error."""
 
 from __future__ import annotations
 

@@ -87,10 +87,9 @@ def _members(data: Bytes, label: Bytes, depth: int) -> npt.NDArray[np.int64]:
                     found[n, 0], found[n, 1] = start, p
                     n += 1
                     continue
-            p += 1
-            while p < end and data[p] != _QUOTE:
-                p += 2 if data[p] == _ESCAPE else 1
-        elif c in (_OPENED, _LIST):
+            p = _behind_text(data, p, end)
+            continue
+        if c in (_OPENED, _LIST):
             open_now += 1
         elif c in (_CLOSED, _LIST_END):
             open_now -= 1
@@ -109,6 +108,20 @@ def _stands(data: Bytes, p: Any, end: Any, literal: Bytes) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _behind_text(data: Bytes, p: Any, end: Any) -> Any:
+    """Return the place behind the text whose first quote is at p; `end` or behind it where the text does not end."""
+    p += 1
+    while p < end:
+        c = data[p]
+        if c == _QUOTE:
+            return p + 1
+        if c == _ESCAPE:
+            p += 1
+        p += 1
+    return p
+
+
+@njit(cache=True, nogil=True)
 def _past(data: Bytes, p: Any, end: Any) -> Any:
     """Return the place behind the object or null that begins at p; -1 where neither does, or it does not end."""
     if _stands(data, p, end, _NULL):
@@ -119,17 +132,12 @@ def _past(data: Bytes, p: Any, end: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _closed(data: Bytes, p: Any, end: Any, depth: int) -> Any:
     """Return the place behind the bracket that ends what is open at p, `depth` deep; -1 where none does."""
-    inside = False
     while p < end:
         c = data[p]
-        if inside:
-            if c == _ESCAPE:
-                p += 1
-            elif c == _QUOTE:
-                inside = False
-        elif c == _QUOTE:
-            inside = True
-        elif c in (_OPENED, _LIST):
+        if c == _QUOTE:
+            p = _behind_text(data, p, end)
+            continue
+        if c in (_OPENED, _LIST):
             depth += 1
         elif c in (_CLOSED, _LIST_END):
             depth -= 1
@@ -189,17 +197,13 @@ def _of_plain_rows(
 @njit(cache=True, nogil=True)
 def _added(data: Bytes, p: Any, end: Any) -> Any:
     """Return where the members that databus adds to an object begin; -1 where they do not."""
-    depth, inside = 0, False
+    depth = 0
     while p < end:
         c = data[p]
-        if inside:
-            if c == _ESCAPE:
-                p += 1
-            elif c == _QUOTE:
-                inside = False
-        elif c == _QUOTE:
-            inside = True
-        elif c in (_OPENED, _LIST):
+        if c == _QUOTE:
+            p = _behind_text(data, p, end)
+            continue
+        if c in (_OPENED, _LIST):
             depth += 1
         elif c in (_CLOSED, _LIST_END):
             depth -= 1

@@ -74,7 +74,7 @@ class ColumnsTransform(TableTransform):
     """
 
     keeps: ClassVar[bool] = False
-    """Whether the columns are kept, and all others hidden."""
+    """Flag: the columns are kept, and all others hidden."""
 
     columns: tuple[str, ...] = Field(min_length=1)
     former: tuple[str, ...] = ()

@@ -27,7 +27,8 @@ from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.sample import by_shown_cause, hidden_names, shown_key, shown_payload
 from databus.ops.runs.preview import preview
 from databus.ops.runs.shown_rows import MOST_ROWS, shown_rows
-from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.store import RecordStore
 from databus.web.installation import Access, Installation, waiting_for_servers
 

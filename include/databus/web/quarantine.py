@@ -30,7 +30,8 @@ from databus.ops.quarantine.sample import (
     shown_row,
 )
 from databus.records.quarantine.causes import QuarantineCauses, SampledRow, SampleWanted
-from databus.records.quarantine.rows import HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import RunIdentity, Services
 from databus.web.actions import ActionBody, ActionCall, IdempotencyKey, act, headers, require_json

@@ -17,6 +17,7 @@ from databus.core.positions.offsets import (
     Ordering,
     SequenceOffset,
     offset_from_json,
+    offset_of,
 )
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -191,3 +192,11 @@ def test_nothing_executed_orders_where_a_log_begins_and_tells_nothing_elsewhere(
         assert not place.knows_gtids
         assert place.compare(across("b.000007", 900, gtids, "new", flavor)) is Ordering.DIVERGED
         assert not place.same_gtids(across("b.000001", 4, "", "new", flavor))
+
+
+def test_an_offset_of_another_kind_of_source_is_named() -> None:
+    own = SequenceOffset(3)
+    assert offset_of(SequenceOffset, own, "a sequence", "Reset it.") is own
+    with pytest.raises(OffsetInvalidError, match=r"shop: .*kind sequence, not of a binlog") as refused:
+        offset_of(BinlogOffset, own, "a binlog", "Reset it.", "shop")
+    assert refused.value.hint == "Reset it."

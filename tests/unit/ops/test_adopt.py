@@ -18,7 +18,7 @@ from databus.core.state.sink_markers import SlotMark
 from databus.core.times import SystemClock
 from databus.ops.checkpoint import adopt
 from databus.runtime.context import RunIdentity, Services
-from tests.unit.runtime.test_sinks_behind import BROKERS, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, brokers
 from tests.unit.runtime.test_sinks_behind_detached import Detachable
 
 assert brokers  # a fixture that is used by all tests here

@@ -35,7 +35,7 @@ from databus.runtime.sink_outage.lagging_sinks import SinksBehind
 from databus.runtime.sink_outage.probe import Probe
 from databus.sources.mock.source import MockSource
 from tests.unit.ops.test_mediation import abandoned
-from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, SLOTS, Installation, MarkedSink, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, ROWS, SLOTS, Installation, MarkedSink, brokers
 
 assert brokers  # a fixture that is used by all tests here
 

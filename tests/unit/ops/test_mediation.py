@@ -24,7 +24,7 @@ from databus.ops.checkpoint.amend import Attribution
 from databus.ops.checkpoint.targets import Target
 from databus.runtime.context import Services
 from databus.sinks.kafka.markers import compare, untouched
-from tests.unit.runtime.test_sinks_behind import BROKERS, SLOTS, Installation, MarkedSink, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, SLOTS, Installation, MarkedSink, brokers
 
 assert brokers  # a fixture that is used by all tests here
 

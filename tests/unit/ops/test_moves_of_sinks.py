@@ -23,7 +23,7 @@ from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.ops.test_backfill_passing import Passing, at, gap
 from tests.unit.ops.test_mediation import abandoned
-from tests.unit.runtime.test_sinks_behind import BROKERS, Installation, Killed, MarkedSink, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, Installation, Killed, MarkedSink, brokers
 
 assert brokers  # a fixture
 

@@ -30,7 +30,7 @@ from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services
 from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.test_sinks_behind import BROKERS, Broker, Marked, MarkedSink
+from tests.unit.runtime.marked_sinks import BROKERS, Broker, Marked, MarkedSink
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from databus.ops.quarantine.replay_entries import MAX_ROWS, in_replays, stages_o
 from databus.ops.quarantine.show import discard, require_known
 from databus.ops.quarantine.show import tally as quarantine_tally
 from databus.records.quarantine import rows as held_rows
-from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.runtime.beside.replay import ReplayOutcome
@@ -146,22 +147,9 @@ def test_a_replay_of_a_checks_entry_answers_for_sinks_that_take_the_row() -> Non
 def entry(event: str, stage: str, batch: int = 1) -> HeldRow:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     return HeldRow(
-        event,
-        stage,
-        batch,
-        "shop.orders",
-        None,
-        "a cause",
-        "b.1:4",
-        "{}",
-        noon,
-        HeldState.HELD,
-        1,
-        1,
-        "ada",
-        "mended",
-        noon,
-    )
+        event_id=event, stage=stage, batch=batch, table="shop.orders", key=None, cause="a cause", position="b.1:4",
+        payload="{}", held_at=noon, state=HeldState.HELD, replay=1, origin=1, who="ada", why="mended", at=noon,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

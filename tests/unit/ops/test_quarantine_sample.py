@@ -12,7 +12,7 @@ from databus import DropColumns, Flow, Kafka, Mask, Mock, Project, RenameColumns
 from databus.ops.quarantine.exact_json import dumps
 from databus.ops.quarantine.sample import HIDDEN, HiddenColumnNames, hidden_names, shown_payload, shown_row
 from databus.records.quarantine.causes import SampledRow
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState
 
 TABLE, MAIL = "shop.people", "ann@example.org"
 ROW, OLD = {"id": 1, "email": MAIL}, {"email": f"old-{MAIL}"}
@@ -84,7 +84,10 @@ def test_a_checks_rows_are_hidden_by_what_every_sink_that_takes_them_hides() -> 
 def test_numbers_keep_their_digits() -> None:
     payload = '{"a":12345678901234567.89,"b":9007199254740993,"c":10.50,"d":7,"e":-2.5e-7,"f":1e400,"g":"12","h":null}'
     at = datetime(2026, 11, 27, tzinfo=UTC)
-    row = SampledRow(1, "e1", "check", 3, TABLE, None, "x", "b.1:4", HeldState.HELD, "", "", at, payload, len(payload))
+    row = SampledRow(
+        number=1, event_id="e1", stage="check", batch=3, table=TABLE, key=None, cause="x", position="b.1:4",
+        state=HeldState.HELD, who="", why="", held_at=at, payload=payload, payload_chars=len(payload),
+    )  # fmt: skip
     assert shown_row(row, HiddenColumnNames())["payload"] == {
         "a": "12345678901234567.89", "b": "9007199254740993", "c": 10.5, "d": 7, "e": -2.5e-7, "f": "1e400", "g": "12",
         "h": None,

@@ -10,7 +10,7 @@ from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay_closing import settled, told
 from databus.ops.quarantine.replay_refusals import ReplayRefusal, is_gone, require_none
-from databus.records.quarantine.rows import HeldState
+from databus.records.quarantine.held_row import HeldState
 from databus.runtime.beside.replay import ROWS_GONE
 from databus.runtime.takeover.closing import ClosedForGood
 from tests.unit.ops.test_quarantine import entry

@@ -15,10 +15,11 @@ from databus.ops.quarantine.replay_range import BatchRanges
 from databus.ops.quarantine.replay_refusals import ReplayRefusal
 from databus.ops.quarantine.replay_rewound import MOVED_AGAIN, RewoundRows
 from databus.ops.quarantine.show import held_rows
-from databus.records.quarantine.rows import OTHERWISE, HeldRow, HeldState, Selection
+from databus.records.quarantine.held_row import OTHERWISE, HeldRow, HeldState
+from databus.records.quarantine.rows import Selection
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryServer
-from tests.spark.test_replay_behind import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture
+from tests.spark.replay_desk import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture
 
 
 @pytest.fixture

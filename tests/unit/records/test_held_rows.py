@@ -12,7 +12,8 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import CheckedBatch
 from databus.records.activity import activity
 from databus.records.quarantine import rows as held_rows
-from databus.records.quarantine.rows import HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 

@@ -19,7 +19,7 @@ from databus.core.state.snapshot import ChunkFile, Snapshot, TableProgress
 from databus.sources.mock.log import log_of
 from databus.sources.mock.source import MockSource, MockSplit
 from databus.sources.mock.spec import Mock
-from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers, rows_of
+from tests.unit.runtime.marked_sinks import BROKERS, ROWS, Installation, brokers, rows_of
 
 __all__ = ["brokers"]
 CHUNK = 10

@@ -15,7 +15,7 @@ from databus.runtime.batch import run_batch
 from databus.sinks.memory import Memory, clear
 from databus.sources.mock.source import MockSource
 from databus.sources.mock.spec import Mock
-from tests.unit.runtime.test_hidden_columns import Kept, opened
+from tests.unit.runtime.hiding_flow import Kept, opened
 
 
 class Moving(MockSource):

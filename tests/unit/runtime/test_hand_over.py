@@ -9,8 +9,8 @@ import pytest
 from databus.core.errors import SourceUnavailableError, StaleEpochError
 from databus.sources.mock.source import MockSource
 from databus.testing.memory_store import MemoryLease
-from tests.unit.runtime import test_sinks_behind as given
-from tests.unit.runtime.test_sinks_behind import ROWS, Broker, Installation
+from tests.unit.runtime import marked_sinks as given
+from tests.unit.runtime.marked_sinks import ROWS, Broker, Installation
 
 brokers = given.brokers
 

@@ -17,7 +17,7 @@ from databus.records.recorder import SqlRecorder
 from databus.runtime.beside import held_by_flow
 from databus.runtime.takeover.flow_commits import FlowCommits
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
-from tests.spark.test_replay_behind import LOOSE, ROWS, STRICT, Desk, _soon  # noqa: F401 - a fixture
+from tests.spark.replay_desk import LOOSE, ROWS, STRICT, Desk, _soon  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from databus.core.state.amendments import Amendment
 from databus.core.times import SystemClock
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.spark.test_replay_behind import Desk, _soon  # noqa: F401 - a fixture
+from tests.spark.replay_desk import Desk, _soon  # noqa: F401 - a fixture
 from tests.unit.runtime.test_held_by_flow import held_and_behind, rewound_after_a_mend
 
 

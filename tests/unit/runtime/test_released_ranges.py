@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from databus.sources.mock.source import MockSource
-from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, ROWS, Installation, brokers
 
 assert brokers  # a fixture that is used by all tests here
 

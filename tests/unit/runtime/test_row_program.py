@@ -34,12 +34,12 @@ from databus.expressions.errors import ExpressionError, SparkNeededError
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.violation_bits import MARKS
+from databus.runtime.direct.compiled_transforms.stored_values import decimal_text
 from databus.runtime.direct.lane import image_columns, is_direct
 from databus.runtime.direct.reasons import row_program, table_lanes
 from databus.runtime.direct.row_checks import held_rows, image_marks
 from databus.runtime.direct.row_counts import held_back
 from databus.runtime.direct.spark_tables import SparkTables, spark_tables
-from databus.runtime.direct.stored_values import decimal_text
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.hash import Hash
 

@@ -24,8 +24,7 @@ from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka.claim_register import mark_of
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.spool_holder import Line, Register
-from tests.unit.runtime.test_sinks_behind import (
+from tests.unit.runtime.marked_sinks import (
     BROKERS,
     ROWS,
     Broker,
@@ -37,6 +36,7 @@ from tests.unit.runtime.test_sinks_behind import (
     MarkedSink,
     brokers,
 )
+from tests.unit.runtime.spool_holder import Line, Register
 
 assert brokers  # a fixture that is used by all tests here
 

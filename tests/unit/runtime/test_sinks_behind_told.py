@@ -10,7 +10,7 @@ from databus.core.errors import DatabusError, DecodeError, QualityGateError, Tra
 from databus.core.positions.offsets import SequenceOffset
 from databus.runtime import batch
 from databus.sources.mock.source import MockSource
-from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers
+from tests.unit.runtime.marked_sinks import BROKERS, ROWS, Installation, brokers
 
 assert brokers  # a fixture
 

@@ -14,8 +14,8 @@ from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.snapshot import Snapshot, TableProgress
 from databus.ops.health.distance import distance
 from databus.testing.memory_store import MemoryCheckpoints
+from tests.unit.runtime.marked_sinks import BROKERS, ROWS, Installation, brokers
 from tests.unit.runtime.test_chunks_of_given_up_plans import CHUNK, FILE, Snapped, SnapshotOfMock, of_chunk
-from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers
 
 __all__ = ["brokers"]
 

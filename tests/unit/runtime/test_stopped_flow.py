@@ -10,7 +10,7 @@ import pytest
 
 from databus.core.errors import DecodeError
 from databus.sources.mock.source import MockSource
-from tests.spark.test_replay_behind import Desk, FolderSink, _soon  # noqa: F401 - a fixture
+from tests.spark.replay_desk import Desk, FolderSink, _soon  # noqa: F401 - a fixture
 
 
 @pytest.fixture

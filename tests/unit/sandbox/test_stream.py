@@ -15,7 +15,7 @@ from tests.unit.sandbox.test_servers import context_of
 
 
 def test_it_needs_a_kafka_in_the_same_sandbox(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="no Kafka was started here") as refused:
+    with pytest.raises(SandboxError, match="Kafka, which was not started here") as refused:
         STREAM.prepare(context_of(STREAM, tmp_path))
     assert "databus sandbox up kafka stream" in refused.value.hint
 

@@ -22,8 +22,8 @@ from databus.web import installation as of_web
 from databus.web.app import create_app
 from databus.web.installation import Access, DagFlow, Installation
 from databus.web.operations import add_operations
-from tests.unit.runtime import test_sinks_behind as behind
-from tests.unit.runtime.test_sinks_behind import MarkedSink, brokers
+from tests.unit.runtime import marked_sinks as behind
+from tests.unit.runtime.marked_sinks import MarkedSink, brokers
 
 assert brokers  # a fixture that is used by all tests here
 

@@ -16,7 +16,7 @@ from databus.ops.quarantine.sample import HIDDEN, MOST_CHARS
 from databus.records.provenance import Provenance
 from databus.records.quarantine import rows as of_records
 from databus.records.quarantine.causes import READ_BYTES
-from databus.records.quarantine.rows import HeldRow
+from databus.records.quarantine.held_row import HeldRow
 from databus.records.quick_reader import RecordReader
 from tests.unit.web.operators_app import DAG, FLOW, Operators, held, hold, operators_app
 

@@ -35,13 +35,13 @@ from databus.core.errors.source import DecodeError
 Bytes = npt.NDArray[np.uint8]
 
 Change = tuple[TableBatch | TableEvent, Transactions]
-"""What was decoded, and the transactions that its `transaction` points into."""
+"""Decoded batch or event, and the transactions that its `transaction` points into."""
 
 Prepared = Literal["inside", "elsewhere"]
-"""Where the rows of XA COMMITs are, as in `decode_events`."""
+"""Places of the rows of XA COMMITs, as in `decode_events`."""
 
 PIECE_BYTES = 16 << 20
-"""How much of a file is walked and decoded at a time, unless one event is larger."""
+"""Bytes of a file that are walked and decoded at a time, unless one event is larger."""
 
 _MOST_EXPANDED = 4
 """No further compressed event of a piece is expanded once the expanded ones take so many times its size."""

@@ -81,7 +81,7 @@ def _allowed() -> Bytes:
 
 
 _ALLOWED = _allowed()
-"""What a compressed transaction may hold: no events of the file or of other transactions, and no further payload."""
+"""Events that a compressed transaction may hold: none of the file or of other transactions, and no further payload."""
 
 _WRONG_CONTENTS = {
     CONTENTS_CUT: "holds bytes that are no whole events",

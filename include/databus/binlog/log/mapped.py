@@ -21,7 +21,7 @@ from databus.binlog.segments.store_space import writing
 Bytes = npt.NDArray[np.uint8]
 
 WINDOW_BYTES = 16 << 20
-"""How much of a large event is looked at before its pages are let go."""
+"""Bytes of a large event that are looked at before its pages are let go."""
 
 IN_MEMORY_BYTES = 64 << 20
 """A buffer for events that would be larger than this lies in an unnamed temporary file."""

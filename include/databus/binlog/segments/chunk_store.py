@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.log.mapped import windows
-from databus.binlog.segments.store import CHUNKS, LEFT_AGE_S, is_local, load_segment, unusable, written_at
+from databus.binlog.segments.store import CHUNKS, LEFT_AGE_S, load_segment
+from databus.binlog.segments.store_files import entries_of, is_local, name_of, unusable, written_at
 from databus.core.errors.source import ChunkFileError, SourceUnavailableError
 from databus.core.private_files import private_folder
 
@@ -109,17 +110,10 @@ class ChunkStore:
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
-        try:
-            self._files.invalidate_cache(self._home)
-            found = self._files.ls(self._home, detail=True)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise unusable(self._home, error) from error
         return [
             name
-            for entry in found
-            if (name := str(entry["name"]).rpartition("/")[2]).startswith(_UNFINISHED) or name.endswith(ENDING)
+            for entry in entries_of(self._files, self._home)
+            if (name := name_of(entry)).startswith(_UNFINISHED) or name.endswith(ENDING)
             if now - written_at(entry, now) > LEFT_AGE_S
         ]
 

@@ -17,7 +17,7 @@ from databus.binlog.server.dump import Events
 from databus.core.positions.offsets import BinlogOffset
 
 READ_BYTES = 4 << 20
-"""How much of a segment is read at once; an event that is larger is read whole."""
+"""Bytes of a segment that are read at once; an event that is larger is read whole."""
 
 
 class KeptLog:

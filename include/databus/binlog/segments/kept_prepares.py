@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Collection, Sequence
 
 from databus.binlog.segments.segment import pinned_name
-from databus.binlog.segments.store import LEFT_AGE_S, PINS, unusable, written_at
+from databus.binlog.segments.store import LEFT_AGE_S, PINS
+from databus.binlog.segments.store_files import entries_of, name_of, unusable, written_at
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offsets import BinlogOffset, Offset
 
@@ -33,14 +34,7 @@ class KeptPrepares:
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
-        try:
-            self._files.invalidate_cache(self._home)
-            found = self._files.ls(self._home, detail=True)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise unusable(self._home, error) from error
-        names = ((str(entry["name"]).rpartition("/")[2], entry) for entry in found)
+        names = ((name_of(entry), entry) for entry in entries_of(self._files, self._home))
         return [name for name, entry in names if name.endswith(_ENDING) and now - written_at(entry, now) > LEFT_AGE_S]
 
     def sweep(self, old: Sequence[str], places: Collection[Offset]) -> Sequence[str]:

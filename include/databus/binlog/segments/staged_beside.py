@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 
-from databus.binlog.segments.store import LEFT_AGE_S, is_local, unusable, written_at
+from databus.binlog.segments.store import LEFT_AGE_S
+from databus.binlog.segments.store_files import is_local, remove, unusable, written_at
 
 REHEARSAL = "{}.rehearsal"
 """Name under which a flow's successors stage what they rehearse."""
@@ -53,11 +53,7 @@ class StagedBeside:
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.rm(f"{self._root}/{name}", recursive=True)
-        except OSError as error:
-            raise unusable(f"{self._root}/{name}", error) from error
+        remove(self._files, f"{self._root}/{name}", f"{self._root}/{name}")
         return [f"{self._root}/{name}"]
 
     def _is_left(self, name: str, now: float) -> bool:

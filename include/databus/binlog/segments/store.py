@@ -1,8 +1,7 @@
 """The folder of staged segments: a local folder by default, any fsspec URI on a cluster.
 
 Layout: `<root>/<flow>/<server>/<file>.<pos>-<file>.<pos>/` holds the segment files of one range and `index.json`. A
-    range is staged in a
-folder beside it and moved at its end; the index is written last, so a folder with an index is whole.
+range is staged in a folder beside it and moved at its end; the index is written last: a folder with an index is whole.
 `<root>/<flow>/<server>/prepared/` keeps the events of XA transactions that are pending at the end of a range, and
 beside each what its tables were at its place; `<root>/<flow>/<server>/chunks/` the chunks of a snapshot (`ChunkStore`).
 """
@@ -17,7 +16,6 @@ import tempfile
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ import numpy.typing as npt
 
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
-from databus.binlog.segments.store_space import store_full
+from databus.binlog.segments.store_files import entries_of, is_local, name_of, remove, unusable, written_at
 from databus.core.errors.source import SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_folder, write_private
@@ -212,11 +210,7 @@ class SegmentStore:
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.rm(self._home, recursive=True)
-        except OSError as error:
-            raise self._unusable(error) from error
+        remove(self._files, self._home, self._home)
 
     def leftovers(self, now: float) -> Sequence[str]:
         """Return the folders of ranges, staged or published, in which nothing was written for `LEFT_AGE_S`.
@@ -247,12 +241,8 @@ class SegmentStore:
             SourceUnavailableError: the store cannot be used.
         """
         gone = self.unplanned(leftovers, planned)
-        try:
-            for folder in gone:
-                with contextlib.suppress(FileNotFoundError):
-                    self._files.rm(folder, recursive=True)
-        except OSError as error:
-            raise self._unusable(error) from error
+        for folder in gone:
+            remove(self._files, folder, self._home)
         return gone
 
     def unplanned(self, leftovers: Sequence[str], planned: Collection[OffsetRange]) -> Sequence[str]:
@@ -276,26 +266,6 @@ class SegmentStore:
         return unusable(self._home, error)
 
 
-def is_local(files: Any) -> bool:
-    """Return whether an fsspec file system is that of this machine."""
-    return "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,))
-
-
-def written_at(entry: Mapping[str, Any], now: float) -> float:
-    """Return when an entry of an fsspec listing was written, seconds since the epoch; now where it is unknown."""
-    stamp = entry.get("mtime") or entry.get("LastModified") or entry.get("created")
-    stamp = stamp.timestamp() if isinstance(stamp, datetime) else stamp
-    return stamp if isinstance(stamp, (int, float)) else now
-
-
-def unusable(home: str, error: OSError) -> SourceUnavailableError:
-    """Return the error for a store that refused something."""
-    return store_full(home, error) or SourceUnavailableError(
-        f"the segment store {home} cannot be used: {error}",
-        hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
-    )
-
-
 def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     """Return the identities of all servers of which a flow has segments or prepared transactions.
 
@@ -305,15 +275,8 @@ def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     import fsspec.core
 
     files, path = fsspec.core.url_to_fs(root)
-    try:
-        files.invalidate_cache(f"{path.rstrip('/')}/{flow}")
-        found = files.ls(f"{path.rstrip('/')}/{flow}", detail=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise unusable(f"{path.rstrip('/')}/{flow}", error) from error
-    folders = (str(entry["name"]) for entry in found if entry["type"] == "directory")
-    names = (name.rstrip("/").rpartition("/")[2] for name in folders)
+    found = entries_of(files, f"{path.rstrip('/')}/{flow}")
+    names = (name_of(entry) for entry in found if entry["type"] == "directory")
     return sorted(name for name in names if not name.startswith("."))
 
 

@@ -44,7 +44,7 @@ RECEIVE_BYTES = 4 << 20
 """Size of the receive buffer: one `recv_into` takes up to this much."""
 
 HEARTBEAT_S = 1.0
-"""How often an idle server says that it is alive; a dump silent for DEAD_AFTER_S is dead."""
+"""Interval of an idle server's heartbeats; a dump silent for DEAD_AFTER_S is dead."""
 DEAD_AFTER_S = 30.0
 
 _EVENTS_BYTES = RECEIVE_BYTES + (1 << 20)

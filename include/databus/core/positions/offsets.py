@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.binlog_offset import BINLOG_OFFSET, BinlogOffset, PreparedTransaction
@@ -30,7 +30,10 @@ __all__ = [
     "SequenceOffset",
     "is_foreign",
     "offset_from_json",
+    "offset_of",
 ]
+
+OfKind = TypeVar("OfKind")
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,22 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"({self.start}, {self.end}]"
+
+
+def offset_of(kind: type[OfKind], offset: Offset, wanted: str, hint: str, source: str = "") -> OfKind:
+    """Return an offset as one of a kind.
+
+    Args:
+        kind: its class.
+        offset: the offset.
+        wanted: what it is to be of, for the error: "a binlog".
+        hint: what to do about one of another kind.
+        source: name of the source, for the error.
+
+    Raises:
+        OffsetInvalidError: it is of another kind.
+    """
+    if not isinstance(offset, kind):
+        place = f"{source}: " if source else ""
+        raise OffsetInvalidError(f"{place}{offset} is an offset of kind {offset.kind}, not of {wanted}", hint=hint)
+    return offset

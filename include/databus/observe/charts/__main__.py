@@ -1,4 +1,4 @@
-"""Writes dashboards and rules into a folder: `python -m databus.observe.charts FOLDER [--runbooks URL]`.
+"""Command that writes dashboards and rules into a folder: `python -m databus.observe.charts FOLDER [--runbooks URL]`.
 
 grafana/flows.json, mirrors.json, snapshot.json, plane.json
 prometheus/recording.yaml, alerts.yaml

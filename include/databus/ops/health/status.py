@@ -33,7 +33,7 @@ from databus.runtime.tables.missing_tables import EVERY_S, really_gone
 log = logging.getLogger(__name__)
 
 SOURCE, STORE, RECORDS = "source", "checkpoint store", "records"
-"""What can be unreachable."""
+"""Parts that can be unreachable."""
 _PLACES = {SOURCE: "_source", RECORDS: "_records", STORE: "_store"}
 
 _stores: SharedClients[ZooKeeperCheckpoints] = SharedClients()

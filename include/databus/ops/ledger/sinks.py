@@ -126,7 +126,7 @@ class _SinkChain:
         self._state = state
         self._last: HistoryEntry | None = None
         self._began: Offset | None = None
-        """Where the present time behind began, None when its counts cannot be compared."""
+        """Beginning of the present time behind, None when its counts cannot be compared."""
         self._counts: dict[str, TableCounts] = {}
 
     def add(self, entry: HistoryEntry) -> None:

@@ -11,7 +11,7 @@ from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.events import RowState
 from databus.core.trace import row_of_copy
-from databus.records.quarantine.rows import HeldRow, HeldState, Identity
+from databus.records.quarantine.held_row import HeldRow, HeldState, Identity
 from databus.runtime.beside.replay import ReplayOutcome
 
 

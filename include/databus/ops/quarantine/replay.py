@@ -35,7 +35,8 @@ from databus.ops.quarantine.replay_refusals import (
 )
 from databus.ops.quarantine.replay_rewound import RewoundRows
 from databus.ops.quarantine.show import held_rows, replays_of
-from databus.records.quarantine.rows import OTHERWISE, HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import OTHERWISE, HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.runtime.beside.look import looking
 from databus.runtime.beside.replay import ROWS_GONE, ReplayOutcome, pinned_sinks, reopened, replay
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from databus.core.batches.receipts import CHECK, RejectedRow
-from databus.records.quarantine.rows import HeldRow, HeldState, Identity
+from databus.records.quarantine.held_row import HeldRow, HeldState, Identity
 from databus.runtime.takeover.closing import ClosedForGood
 
 _CLOSED = ", replay "

@@ -11,7 +11,7 @@ from databus.core.flow import Flow
 from databus.ops.quarantine.replay_range import BatchRanges
 from databus.ops.quarantine.replay_refusals import SINK_BEHIND, ReplayRefusal, concerns_its_rows_alone, require_passed
 from databus.ops.quarantine.show import held_rows
-from databus.records.quarantine.rows import HeldRow
+from databus.records.quarantine.held_row import HeldRow
 from databus.runtime.context import Services
 
 MAX_ROWS = 2_000

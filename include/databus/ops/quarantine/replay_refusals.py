@@ -18,7 +18,7 @@ from databus.core.positions.replaced_logs import is_of_former_log
 from databus.core.state.checkpoint_store import LaggingSinks
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay_range import RANGE_UNKNOWN
-from databus.records.quarantine.rows import HeldRow
+from databus.records.quarantine.held_row import HeldRow
 from databus.runtime.beside.replay import ROWS_GONE
 
 SINK_BEHIND = "quarantine_sink_behind"

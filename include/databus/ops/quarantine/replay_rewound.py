@@ -17,7 +17,7 @@ from databus.core.state.checkpoint_store import CheckpointStore
 from databus.ops.checkpoint.amend import Attribution
 from databus.ops.quarantine.replay_range import BatchRanges
 from databus.ops.quarantine.replay_refusals import ReplayRefusal
-from databus.records.quarantine.rows import OTHERWISE, HeldRow, HeldState
+from databus.records.quarantine.held_row import OTHERWISE, HeldRow, HeldState
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from databus.core.settings import Settings
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Attribution
 from databus.records.quarantine.causes import CauseCount, QuarantineCauses
-from databus.records.quarantine.rows import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine.held_row import HeldRow, HeldState
+from databus.records.quarantine.rows import HeldRows, Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.records import tables as t
-from databus.records.quarantine.rows import HeldState, with_decisions
+from databus.records.quarantine.held_row import HeldState, QuarantinedRow, facts_of, in_state, with_decisions
 from databus.records.store import RecordStore
 
 READ_BYTES = 256 * 1024
@@ -50,39 +50,17 @@ class CauseCount:
         }
 
 
-@dataclass(frozen=True)
-class SampledRow:
+@dataclass(frozen=True, kw_only=True)
+class SampledRow(QuarantinedRow):
     """Row in quarantine, with its payload where that is short enough.
 
     Attributes:
         number: place in the order of rows; a page goes on behind it.
-        event_id: unique id of the row change.
-        stage: "check", or the name of the sink that refused it.
-        batch: number of the last batch that held it back.
-        table: `database.table`.
-        key: canonical key JSON, None without a key.
-        cause: why it is held.
-        position: file:pos of its transaction's end.
-        state: what became of it.
-        who: who replayed or discarded it, "" while nobody did.
-        why: reason, "" without.
-        held_at: when it was last held back.
         payload: what was held, as JSON text; None where it is longer than was asked for.
         payload_chars: its length in characters.
     """
 
     number: int
-    event_id: str
-    stage: str
-    batch: int
-    table: str
-    key: str | None
-    cause: str
-    position: str
-    state: HeldState
-    who: str
-    why: str
-    held_at: datetime
     payload: str | None
     payload_chars: int
 
@@ -134,7 +112,7 @@ class QuarantineCauses:
                 sa.func.min(q.first_held_at), sa.func.max(q.last_held_at), sa.func.max(q.batch),
             )
             .select_from(with_decisions())
-            .where(q.flow == self._flow, *_in_state(state))
+            .where(q.flow == self._flow, *in_state(state))
             .group_by(q.stage, q.table_name, q.cause_class)
             .having(first > after)
             .order_by(first)
@@ -161,15 +139,22 @@ class QuarantineCauses:
         query = (
             sa.select(
                 q.id, q.event_id, q.stage, q.batch, q.table_name, q.key, q.cause, q.position, d.state, d.who, d.why,
-                q.last_held_at, sa.case((chars <= most_chars, q.payload)), chars,
+                q.last_held_at, sa.case((chars <= most_chars, q.payload)).label("payload"),
+                chars.label("payload_chars"),
             )
             .select_from(with_decisions())
-            .where(q.flow == self._flow, q.id > after, *given, *_in_state(wanted.state))
+            .where(q.flow == self._flow, q.id > after, *given, *in_state(wanted.state))
             .order_by(q.id)
             .limit(limit)
         )  # fmt: skip
         with self._store.transaction() as connection:
-            return [_sampled(row) for row in connection.execute(query)]
+            found = connection.execute(query).mappings()
+            return [
+                SampledRow(
+                    **facts_of(row), number=row["id"], payload=row["payload"], payload_chars=int(row["payload_chars"])
+                )
+                for row in found
+            ]
 
     def payload(self, number: int) -> str:
         """Return the whole payload of a row; "" where the row is gone."""
@@ -197,19 +182,3 @@ class QuarantineCauses:
         )
         with self._store.transaction() as connection:
             return [(str(state), who, why, int(rows), at) for state, who, why, rows, at in connection.execute(wanted)]
-
-
-def _in_state(state: HeldState | None) -> Sequence[Any]:
-    d = t.quarantine_decisions.c
-    if state is None:
-        return ()
-    return (sa.or_(d.state.is_(None), d.state == state) if state is HeldState.HELD else d.state == state,)
-
-
-def _sampled(row: Any) -> SampledRow:
-    number, event_id, stage, batch, table, key, cause, position, state, who, why, held_at, payload, chars = row
-    became = HeldState(state or HeldState.HELD)
-    return SampledRow(
-        number, event_id, stage, batch, table, key, cause, position, became, who or "", why or "", held_at, payload,
-        int(chars),
-    )  # fmt: skip

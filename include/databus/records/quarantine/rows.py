@@ -1,8 +1,7 @@
-"""Rows in quarantine, and what became of each: held, replayed, discarded."""
+"""Rows in quarantine of a flow: queries, and decisions on them."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 from databus.core.positions.offsets import OffsetRange, offset_from_json
 from databus.records import tables as t
 from databus.records.ledger.pages import LedgerPages
+from databus.records.quarantine.held_row import HeldRow, HeldState, Identity, facts_of, in_state, with_decisions
 from databus.records.store import RecordStore
 
 _CHUNK_ROWS = 300
@@ -20,81 +20,6 @@ _CHUNK_ROWS = 300
 
 _CHUNK_IDS = 10_000
 """Ids per statement, and rows per page: a person may name more rows than SQLite (32,766) takes parameters."""
-
-OTHERWISE = 0
-"""Stands for the number of a replay where a row came to its sinks otherwise: by the flow itself behind a rewind, or, to
-a sink that had refused it, by the replay of the check's entry."""
-
-Identity = tuple[str, str]
-"""(event id, stage) of a row."""
-
-
-class HeldState(enum.StrEnum):
-    """Quarantine state of a row."""
-
-    HELD = "held"
-    REPLAYED = "replayed"
-    DISCARDED = "discarded"
-
-
-@dataclass(frozen=True)
-class HeldRow:
-    """A row in quarantine.
-
-    Attributes:
-        event_id: unique id of the row change.
-        stage: "check", or the name of the sink that refused it.
-        batch: number of the last batch that held it back.
-        table: `database.table`.
-        key: canonical key JSON, None without a key.
-        cause: why it is held.
-        position: file:pos of its transaction's end.
-        payload: what was held, as JSON text; "" where it was not asked for.
-        held_at: when it was last held back.
-        state: what became of it.
-        replay: number of the last replay that took it up, None when none did, `OTHERWISE` where it came so.
-        origin: number of the batch whose range that replay reads.
-        who: who replayed or discarded it, "" while nobody did.
-        why: reason, "" without.
-        at: when, None while nobody did.
-        plan_hash: hash of the plan of that batch, "" in entries from before it was kept.
-    """
-
-    event_id: str
-    stage: str
-    batch: int
-    table: str
-    key: str | None
-    cause: str
-    position: str
-    payload: str
-    held_at: datetime
-    state: HeldState
-    replay: int | None
-    origin: int | None
-    who: str
-    why: str
-    at: datetime | None
-    plan_hash: str = ""
-
-    @property
-    def identity(self) -> Identity:
-        """Event id and stage."""
-        return self.event_id, self.stage
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            **{name: getattr(self, name) for name in ("event_id", "stage", "batch", "table", "key", "cause")},
-            "position": self.position,
-            "state": str(self.state),
-            "replay": self.replay or None,
-            "who": self.who or None,
-            "why": self.why or None,
-            "held_at": self.held_at.isoformat(),
-            "at": self.at.isoformat() if self.at else None,
-            "payload": self.payload,
-        }
 
 
 @dataclass(frozen=True)
@@ -180,16 +105,14 @@ class HeldRows:
 
     def _keys(self, wanted: Selection) -> set[tuple[int, int]]:
         """Return (batch, number) of the rows that are meant."""
-        q, d = t.quarantine.c, t.quarantine_decisions.c
-        conditions: list[Any] = []
-        if wanted.state is HeldState.HELD:
-            conditions.append(sa.or_(d.state.is_(None), d.state == wanted.state))
-        elif wanted.state is not None:
-            conditions.append(d.state == wanted.state)
-        conditions += [
-            column == value
-            for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table))
-            if value is not None
+        q = t.quarantine.c
+        conditions: list[Any] = [
+            *in_state(wanted.state),
+            *(
+                column == value
+                for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table))
+                if value is not None
+            ),
         ]
         if wanted.upto is not None:
             conditions.append(q.id <= wanted.upto)
@@ -227,13 +150,12 @@ class HeldRows:
 
     def of_snapshot(self, number: int, since: datetime) -> int:
         """Return how many rows that a snapshot brought are held since a time, and not settled."""
-        q, d = t.quarantine, t.quarantine_decisions
-        mine = q.c.event_id.startswith(f"snapshot-{number}-", autoescape=True)
+        q = t.quarantine.c
+        mine = q.event_id.startswith(f"snapshot-{number}-", autoescape=True)
         wanted = (
-            sa.select(sa.func.count(sa.distinct(q.c.event_id)))
+            sa.select(sa.func.count(sa.distinct(q.event_id)))
             .select_from(with_decisions())
-            .where(q.c.flow == self._flow, mine, q.c.last_held_at >= since)
-            .where(sa.or_(d.c.state.is_(None), d.c.state == HeldState.HELD))
+            .where(q.flow == self._flow, mine, q.last_held_at >= since, *in_state(HeldState.HELD))
         )
         with self._store.transaction() as connection:
             return int(connection.execute(wanted).scalar_one())
@@ -348,29 +270,12 @@ def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield distinct[first : first + _CHUNK_IDS]
 
 
-def with_decisions() -> sa.Join:
-    """Return the quarantine with what was decided about each row, nulls where nothing was."""
-    q, d = t.quarantine, t.quarantine_decisions
-    same = sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
-    return q.outerjoin(d, same)
-
-
-def _held(row: Any) -> HeldRow:
+def _held(row: sa.RowMapping) -> HeldRow:
     return HeldRow(
-        event_id=row["event_id"],
-        stage=row["stage"],
-        batch=row["batch"],
-        table=row["table_name"],
-        key=row["key"],
-        cause=row["cause"],
-        position=row["position"],
+        **facts_of(row),
         payload=row.get("payload", ""),
-        held_at=row["last_held_at"],
-        state=HeldState(row["state"] or HeldState.HELD),
         replay=row["replay"],
         origin=row["origin"],
-        who=row["who"] or "",
-        why=row["why"] or "",
         at=row["at"],
         plan_hash=row["plan_hash"] or "",
     )

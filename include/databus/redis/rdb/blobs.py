@@ -32,9 +32,7 @@ def listpack(data: bytes) -> list[Item]:
     Raises:
         BlobError: it contradicts itself.
     """
-    last = len(data) - 1
-    if last < 6 or _little(data, 0, 4) != len(data) or data[last] != _END:
-        raise BlobError(f"a listpack of {len(data)} bytes has another size or no end")
+    last = _framed_end(data, 6, "a listpack")
     found: list[Item] = []
     at = 6
     while at < last:
@@ -44,9 +42,7 @@ def listpack(data: bytes) -> list[Item]:
             raise BlobError(f"the length behind item {len(found)} of a listpack is another than before it")
         found.append(item)
         at = end + len(back)
-    declared = _little(data, 4, 2)
-    if declared not in {_UNKNOWN_COUNT, len(found)}:
-        raise BlobError(f"a listpack of {len(found)} items says {declared}")
+    _require_count(_little(data, 4, 2), found, "a listpack")
     return found
 
 
@@ -84,9 +80,7 @@ def ziplist(data: bytes) -> list[Item]:
     Raises:
         BlobError: it contradicts itself.
     """
-    last = len(data) - 1
-    if last < 10 or _little(data, 0, 4) != len(data) or data[last] != _END:
-        raise BlobError(f"a ziplist of {len(data)} bytes has another size or no end")
+    last = _framed_end(data, 10, "a ziplist")
     found: list[Item] = []
     at, before, tail = 10, 0, 10
     while at < last:
@@ -101,9 +95,7 @@ def ziplist(data: bytes) -> list[Item]:
             raise BlobError("a ziplist ends inside an item")
         found.append(item)
         tail, before, at = at, end - at, end
-    declared = _little(data, 8, 2)
-    if declared not in {_UNKNOWN_COUNT, len(found)}:
-        raise BlobError(f"a ziplist of {len(found)} items says {declared}")
+    _require_count(_little(data, 8, 2), found, "a ziplist")
     if _little(data, 4, 4) != tail:
         raise BlobError("the place of a ziplist's last item is another than it says")
     return found
@@ -171,6 +163,19 @@ def intset(data: bytes) -> list[int]:
     if any(left >= right for left, right in pairwise(found)):
         raise BlobError("the numbers of an intset do not ascend")
     return found
+
+
+def _framed_end(data: bytes, head: int, what: str) -> int:
+    """Return the place of the end mark of a form that begins with its size and has a head of so many bytes."""
+    last = len(data) - 1
+    if last < head or _little(data, 0, 4) != len(data) or data[last] != _END:
+        raise BlobError(f"{what} of {len(data)} bytes has another size or no end")
+    return last
+
+
+def _require_count(declared: int, found: list[Item], what: str) -> None:
+    if declared not in {_UNKNOWN_COUNT, len(found)}:
+        raise BlobError(f"{what} of {len(found)} items says {declared}")
 
 
 def _text(data: bytes, start: int, size: int) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""LZF, in which RDB files compress strings of more than 20 bytes. Source: liblzf 3.6, `lzf_d.c` (the format)."""
+"""LZF decompression: RDB files compress strings of more than 20 bytes. Source: liblzf 3.6, `lzf_d.c` (the format)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ NULL_BRANCH, VALUE_BRANCH = b"\0", b"\2"
 
 ALONE = framing(b"", b"", zigzag=True)
 IN_UNION = framing(VALUE_BRANCH, NULL_BRANCH, zigzag=True)
-"""Whether a value stands alone, or has the branch of a union with null in front."""
+"""Form of a value: alone, or with the branch of a union with null in front."""
 
 
 def encode(batch: TableBatch, chosen: Sequence[tuple[int, AvroField]]) -> WireImages:

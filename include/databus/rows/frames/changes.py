@@ -21,7 +21,7 @@ from databus.rows.frames.places import PLACES, ROUTE_TOLD, ROUTES_NOW, ROUTES_WA
 from databus.rows.frames.placing import Placing, Unplacing
 
 IMAGES = ("before", "after", "row")
-"""Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
+"""Image that a column is read from; "row" is the after-image where it holds the column, else the before-image."""
 
 _FATE = "fate"
 

@@ -1,4 +1,4 @@
-"""Overlap: produce items in a thread while the caller works on those before."""
+"""Read-ahead: items are produced in a thread while the caller works on those before."""
 
 from __future__ import annotations
 

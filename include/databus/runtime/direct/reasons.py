@@ -1,4 +1,4 @@
-"""Lane of a flow's tables and why: what the definition, the checks and the transforms of each table ask for."""
+"""Lane of a flow's tables, and its reasons: the definition, the checks and the transforms of each table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from databus.runtime.tables.sink_views import own_transforms, seen_by, transform
 
 if TYPE_CHECKING:
     from databus.rows.row_program import SinkProgram
-    from databus.runtime.direct.compilation import CompiledRows, TableProgram
-    from databus.runtime.direct.row_fates import TableHolding
+    from databus.runtime.direct.compiled_transforms.compilation import CompiledRows, TableProgram
+    from databus.runtime.direct.compiled_transforms.row_holding import TableHolding
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def sink_program(
 def _held_numbers(programs: Mapping[int, TableProgram]) -> dict[int, tuple[TableHolding, ...]]:
     """Return schema_id → step that holds back rows with a computed number that is none."""
     from databus.rows.frames.computed import ADDED
-    from databus.runtime.direct.row_fates import NotFinite, TableHolding
+    from databus.runtime.direct.compiled_transforms.row_holding import NotFinite, TableHolding
 
     found: dict[int, tuple[TableHolding, ...]] = {}
     for number, program in programs.items():
@@ -164,7 +164,7 @@ def _held_numbers(programs: Mapping[int, TableProgram]) -> dict[int, tuple[Table
 
 
 def _rows_of(programs: Mapping[int, TableProgram]) -> CompiledRows:
-    from databus.runtime.direct.compilation import CompiledRows
+    from databus.runtime.direct.compiled_transforms.compilation import CompiledRows
 
     return CompiledRows(programs)
 
@@ -204,7 +204,7 @@ def _compiled(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[tuple[Table
     if all(spec.by_table for spec in flow.transforms):  # no program: nothing that decodes is loaded
         yield from ((schema, None) for schema in tables)
         return
-    from databus.runtime.direct.compilation import table_program
+    from databus.runtime.direct.compiled_transforms.compilation import table_program
 
     changes = without_rows(flow, tables)
     for schema in tables:

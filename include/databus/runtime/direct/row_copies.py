@@ -1,4 +1,4 @@
-"""Copies of rows in the direct lane: what `rows.frames.places` and `runtime.copies` make of rows in Spark's."""
+"""Copies of rows in the direct lane: those that `rows.frames.places` and `runtime.copies` make in Spark's."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from databus.rows.row_program import (
     ROUTES_WAS,
     RowPlaces,
 )
-from databus.runtime.direct.row_places import changed_keys
+from databus.runtime.direct.compiled_transforms.row_places import changed_keys
 
 MOST_BYTES = 64 << 20
 """Most bytes of rows that are copied together; the copies of a larger row stand together."""
 
 _LEFT, _KEPT, _CAME = range(3)
-"""What a copy is of an update with both images: a delete in a place that it leaves, an update, an insert."""
+"""Kinds of copies of an update with both images: a delete in a place that it leaves, an update, an insert."""
 
 Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class RowCopies:
         number: int64[copies], number of the copy among those of its row.
         route: int64[copies], number of its route in `routes`.
         op: string[copies], its operation.
-        kind: int8[copies], what it is of a row that is `crossing`.
+        kind: int8[copies], kind of the copy of a row that is `crossing`.
         crossing: bool[copies], whether its row is an update with both images.
         several: bool[copies], whether its row has others.
         routes: names of routes.

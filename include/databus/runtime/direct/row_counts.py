@@ -1,4 +1,4 @@
-"""Counts of the direct lane: what one task read, what of it each sink takes, what it gave to its writer."""
+"""Counts of the direct lane: rows that one task read, that each sink takes of them, that its writer got."""
 
 from __future__ import annotations
 

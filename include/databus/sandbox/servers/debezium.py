@@ -7,7 +7,6 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors.config import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.cache import cached_folder
 from databus.sandbox.maven import Artifact, Download, copy_dependencies
@@ -17,7 +16,7 @@ from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDef
 
 _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 CONNECT_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""What Kafka's own connect-standalone.sh sets."""
+"""Options that Kafka's own connect-standalone.sh sets."""
 
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 """Converter of Avro with Apicurio's registry, which connectors may name."""
@@ -72,11 +71,7 @@ class Debezium(ServerDefaults):
         Raises:
             SandboxError: no Kafka was started in the same sandbox.
         """
-        if "kafka" not in context.others:
-            raise SandboxError(
-                f"{context.name} writes to Kafka, which was not started here",
-                hint=f"Start both: databus sandbox up kafka {context.name}",
-            )
+        context.other("kafka", "writes to Kafka")
         context.data.mkdir(parents=True, exist_ok=True)
         copy_config("log4j2.properties", context.folder / "log4j2.properties")
         text = "".join(f"{key}={value}\n" for key, value in self.properties(context).items())

@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
+from databus.core.errors.config import SandboxError
 from databus.sandbox.connections import Endpoint
 from databus.sandbox.ports import LOOPBACK
 from databus.sandbox.process import Command
@@ -51,6 +52,23 @@ class Context:
     def logs(self) -> Path:
         """Folder of its logs."""
         return self.folder / "log"
+
+    def other(self, name: str, why: str) -> Endpoint:
+        """Return another server of the same sandbox that this one needs.
+
+        Args:
+            name: name of the other one.
+            why: what this one does with it, for the error: "writes to Kafka".
+
+        Raises:
+            SandboxError: it was not started here.
+        """
+        if name not in self.others:
+            raise SandboxError(
+                f"{self.name} {why}, which was not started here",
+                hint=f"Start both: databus sandbox up {name} {self.name}",
+            )
+        return self.others[name]
 
     def installed_at(self, installation: Path) -> Context:
         """A copy that knows where the program is."""

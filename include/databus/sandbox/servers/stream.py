@@ -37,11 +37,7 @@ class Stream(ServerDefaults):
         Raises:
             SandboxError: no Kafka was started in the same sandbox.
         """
-        if "kafka" not in context.others:
-            raise SandboxError(
-                f"{context.name} serves Kafka's topics, and no Kafka was started here",
-                hint=f"Start both: databus sandbox up kafka {context.name}",
-            )
+        context.other("kafka", "serves the topics of Kafka")
         context.data.mkdir(parents=True, exist_ok=True)
 
     def commands(self, context: Context) -> tuple[Command, ...]:

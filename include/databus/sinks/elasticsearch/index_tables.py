@@ -16,7 +16,7 @@ _VERSION = "version"
 _FIELD = {"type": "keyword", "index": False, "doc_values": False}
 
 PATHS = ",".join(f"*.mappings.properties.{name}" for name in (WRITERS, EMPTIED))
-"""What `filter_path` lets through of a mapping, for `IndexTables.of`."""
+"""Parts of a mapping that `filter_path` lets through, for `IndexTables.of`."""
 
 
 @dataclass(frozen=True)

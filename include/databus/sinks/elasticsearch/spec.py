@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from databus.sinks.elasticsearch.tracing import DocumentReader
 
 INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
-"""What may stand in braces in an index template."""
+"""Names that may stand in braces in an index template."""
 
 OnKeyChange = Literal["fail", "ignore"]
 """Ways to go on where a table's primary key is made of other columns than the ids of its documents."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from databus.core.errors.source import OffsetInvalidError
-from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange
+from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, offset_of
 from databus.core.state.plan import LostRange, SourcePlan
 from databus.kafka.cluster import KafkaCluster, Place, TopicFacts
 from databus.sources.kafka.fetch import FetchRange
@@ -23,11 +23,7 @@ def kafka_offsets(offset: Offset) -> KafkaOffsets:
     Raises:
         OffsetInvalidError: it is of another kind of source.
     """
-    if not isinstance(offset, KafkaOffsets):
-        raise OffsetInvalidError(
-            f"{offset} is an offset of kind {offset.kind}, not of Kafka topics", hint="Reset the checkpoint."
-        )
-    return offset
+    return offset_of(KafkaOffsets, offset, "Kafka topics", "Reset the checkpoint.")
 
 
 def places_of(topics: Mapping[str, TopicFacts]) -> list[Place]:

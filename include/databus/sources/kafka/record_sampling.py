@@ -75,7 +75,7 @@ class Sample:
 class Sampler:
     """Sampling consumer, opened when first needed and kept; used by one thread.
 
-    Producers choose the times of records: one that cannot be (`core/stamps.py`) counts as none, the first is logged.
+    Producers choose the times of records: one that cannot be (`times.credible`) counts as none, the first is logged.
     """
 
     def __init__(self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any]):

@@ -1,4 +1,4 @@
-"""Draws of mock rows: which table a row change is of, and which key, at any number without a look at those before."""
+"""Draws of mock rows: table and key of a row change at any number, without a look at those before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault of a mock source by script: what fails, at which row, and how often or for how long."""
+"""Scripted fault of a mock source: its kind, the row at which it happens, and how often or for how long."""
 
 from __future__ import annotations
 

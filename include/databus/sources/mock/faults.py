@@ -1,4 +1,4 @@
-"""Scripted faults of an open mock source: which are met where, and how often they were, for all runs of a flow."""
+"""Scripted faults of an open mock source, and how often each was met, over all runs of a flow."""
 
 from __future__ import annotations
 

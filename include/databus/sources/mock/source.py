@@ -16,7 +16,7 @@ from databus.core.events import Op
 from databus.core.findings import Finding, Level
 from databus.core.flow_context import FlowContext
 from databus.core.positions.lag import Lag
-from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset
+from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset, offset_of
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mock.faults import Faults
@@ -186,8 +186,4 @@ def _without_columns(name: str) -> TableSchema:
 
 
 def _number(offset: Offset) -> int:
-    if not isinstance(offset, SequenceOffset):
-        raise OffsetInvalidError(
-            f"mock: {offset} is an offset of kind {offset.kind}, not a sequence", hint="Reset the checkpoint."
-        )
-    return offset.sequence
+    return offset_of(SequenceOffset, offset, "a sequence", "Reset the checkpoint.", "mock").sequence

@@ -1,4 +1,4 @@
-"""Versions of a mock table: where each begins, its columns, and since when each is there and of its type."""
+"""Versions of a mock table: the row where each begins, its columns, and the age of each column's type."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 from databus.binlog.server.dump import another_server
 from databus.binlog.server.wire import ServerConnection
 from databus.core.connections import Connection
-from databus.core.errors.source import OffsetInvalidError, SourceError, SourceSettingError, SourceUnavailableError
-from databus.core.positions.offsets import BinlogOffset, Offset
+from databus.core.errors.source import SourceError, SourceSettingError, SourceUnavailableError
+from databus.core.positions.offsets import BinlogOffset, Offset, offset_of
 
 T = TypeVar("T")
 Flavor = Literal["mysql", "mariadb"]
@@ -85,12 +85,7 @@ class MysqlServer:
         Raises:
             OffsetInvalidError: it is of another kind.
         """
-        if not isinstance(offset, BinlogOffset):
-            raise OffsetInvalidError(
-                f"{self.place}: {offset} is an offset of kind {offset.kind}, not of a binlog",
-                hint="Reset the flow's checkpoint.",
-            )
-        return offset
+        return offset_of(BinlogOffset, offset, "a binlog", "Reset the flow's checkpoint.", self.place)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement; a connection that an idle timeout closed is opened again once."""

@@ -31,7 +31,7 @@ _WRITERS = sa.text(
     "WHERE l.object_type = 'TABLE' AND l.object_schema = :schema AND l.object_name = :name "
     "AND l.lock_type NOT IN :reads"
 ).bindparams(sa.bindparam("reads", _READS, expanding=True))
-"""Who holds a lock to write, and whether it has no session any more: a prepared transaction, of any age."""
+"""Holders of a lock to write, and whether each has no session any more: a prepared transaction, of any age."""
 
 _PREPARED = sa.text(
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_xa_prepare', 'Com_xa_commit', 'Com_xa_rollback') AND Value > 0"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from databus.core.errors.source import LateNumberError, OffsetInvalidError, SourceUnavailableError
-from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.positions.offsets import Offset, OffsetRange, Ordering, SequenceOffset, offset_of
 from databus.sources.sequence_table.columns import utc
 from databus.sources.sequence_table.database import SqlDatabase
 from databus.sources.sequence_table.log import ROWS_AT_ONCE, TableLog
@@ -187,10 +187,5 @@ class AgedLog(NumberedLog):
 
 
 def _number(offset: Offset) -> int:
-    if not isinstance(offset, SequenceOffset):
-        raise OffsetInvalidError(
-            f"{offset} is an offset of kind {offset.kind}, not a number",
-            hint="The checkpoint is of another source, or of another way to read it: reset it, or give the flow "
-            "another name.",
-        )
-    return offset.sequence
+    hint = "The checkpoint is of another source, or of another way to read it: reset it, or give the flow another name."
+    return offset_of(SequenceOffset, offset, "a table that is read by number", hint).sequence

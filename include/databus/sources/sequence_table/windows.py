@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from databus.core.errors.source import OffsetInvalidError, SourceDivergedError
-from databus.core.positions.offsets import Offset, Ordering
+from databus.core.errors.source import SourceDivergedError
+from databus.core.positions.offsets import Offset, Ordering, offset_of
 from databus.core.positions.pg_snapshot import PgSnapshot, PgSnapshotOffset
 
 LAST = 2**63 - 1
@@ -78,9 +78,5 @@ def snapshot_offset(offset: Offset) -> PgSnapshotOffset:
     Raises:
         OffsetInvalidError: it is of another kind.
     """
-    if not isinstance(offset, PgSnapshotOffset):
-        raise OffsetInvalidError(
-            f"{offset} is an offset of kind {offset.kind}, not of a PostgreSQL table",
-            hint="The checkpoint is of another source: reset it, or give the flow another name.",
-        )
-    return offset
+    hint = "The checkpoint is of another source: reset it, or give the flow another name."
+    return offset_of(PgSnapshotOffset, offset, "a PostgreSQL table", hint)

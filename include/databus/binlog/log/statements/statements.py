@@ -94,7 +94,7 @@ _UNLOGGED = {
 _BEFORE_OTHER_KEYS = ("ADD", "DROP", "FOREIGN")
 """Words before KEY where that makes no unique one."""
 _DATABASE_OPTIONS = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ", "COMMENT"}
-"""What follows ALTER DATABASE where it names none."""
+"""Words that follow ALTER DATABASE where it names none."""
 
 
 def classify(sql: str, sql_mode: int = 0, *, inside: bool = False) -> Statement:

@@ -24,7 +24,7 @@ DEFAULT_RETENTION_S = 7 * 24 * 3600.0
 """Kafka's default of offsets.retention.minutes, in seconds."""
 
 _KNOWN_S = 1.0
-"""What the brokers say of topics that are there holds so long: a live flow asks before each of ten batches a second."""
+"""Age up to which answers about existing topics are reused: a live flow asks before each of ten batches a second."""
 
 _NO_ID = str(Uuid(0, 0))
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})

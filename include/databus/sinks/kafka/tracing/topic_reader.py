@@ -37,7 +37,7 @@ NARROW_FROM = 4_000
 """Ranges of more records are narrowed first."""
 
 KEY_SEARCH_RECORDS = 200_000
-"""How many of a partition's newest records are looked through for a key."""
+"""Newest records of a partition that are looked through for a key."""
 
 
 class TopicReader:

@@ -16,7 +16,7 @@ from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.positions.offsets import BinlogOffset
 
 LARGEST_TAIL_BYTES = 8 << 20
-"""What is kept in memory of a transaction that a range ended before; one that is longer is asked for again."""
+"""Bytes kept in memory of a transaction that a range ended before; one that is longer is asked for again."""
 
 
 class FollowedDump:

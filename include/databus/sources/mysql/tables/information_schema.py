@@ -17,7 +17,7 @@ from databus.sources.mysql.snapshot.cursor import quoted
 log = logging.getLogger(__name__)
 
 _TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
-"""What rows events can be of: a sequence of MariaDB is a table of one row."""
+"""Kinds of tables that row events can be of: a sequence of MariaDB is a table of one row."""
 
 
 @dataclass

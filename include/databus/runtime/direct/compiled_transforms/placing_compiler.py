@@ -1,21 +1,20 @@
-"""Compiler of choices by value: what a transform asks of a table's images for routes and keys, for decoded columns."""
+"""Compiler of choices by value: routes and keys that a transform chooses, from decoded columns of a table's images."""
 
 from __future__ import annotations
 
 from databus.expressions.errors import NotCompiledError
 from databus.rows.frames.placing import Placing
-from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
-from databus.runtime.direct.column_programs import ColumnProgram
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.row_places import (
-    AskedColumn,
+from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
+from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
+from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+from databus.runtime.direct.compiled_transforms.place_values import (
     ChosenKeyColumn,
     KeyColumns,
     PlaceValues,
     RouteConditions,
     RouteText,
-    TablePlacing,
 )
+from databus.runtime.direct.compiled_transforms.row_places import AskedColumn, TablePlacing
 
 _Compiled = tuple[CompiledSql, dict[tuple[str, str], ColumnProgram | str]]
 
@@ -66,21 +65,6 @@ def _values(placing: Placing, schema_id: int, compiler: ColumnCompiler, *, hidde
 
 
 def _compiled(placing: Placing, text: str, schema_id: int, compiler: ColumnCompiler) -> _Compiled:
-    columns: dict[tuple[str, str], ColumnProgram | str] = {}
-
-    def type_of(name: str, image: str) -> str | None:
-        pseudo = placing.pseudo(name, schema_id)
-        if pseudo is not None:
-            columns[name, image] = pseudo
-            return "string"
-        field = placing.field(name, schema_id)
-        if field is None:
-            return None
-        columns[name, image] = compiler.column(field)
-        return field.column.spark_type
-
-    try:
-        compiled = CompiledSql.of(text, type_of)
-    except NotCompiledError as error:
-        raise NotCompiledError(f"{placing.what}: {error.reason}") from None
-    return compiled, {at: columns[at] for at in compiled.inputs}
+    return compiler.sql(
+        text, placing.what, lambda name, _: placing.pseudo(name, schema_id) or placing.field(name, schema_id)
+    )

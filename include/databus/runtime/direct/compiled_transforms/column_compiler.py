@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from databus.core.tables.schemas import TableSchema
@@ -10,9 +11,9 @@ from databus.rows.frames.computed import Computed, LookedUp, computed_column
 from databus.rows.frames.expression import PSEUDO_COLUMNS
 from databus.rows.frames.fields import Field
 from databus.rows.frames.python_function import Called
-from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.computed_values import (
+from databus.runtime.direct.compiled_transforms.column_programs import VALUE, ColumnProgram, Rewriting
+from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+from databus.runtime.direct.compiled_transforms.computed_values import (
     TEXT,
     ComputedProgram,
     Evaluation,
@@ -60,6 +61,36 @@ class ColumnCompiler:
         there = replace(computed.expression, text=f"CASE WHEN ({computed.expression.text}) IS NOT NULL THEN true END")
         found = self._compiled(replace(computed, expression=there, type="boolean"), field.column.name)
         return ColumnProgram(field.source, computed=found)
+
+    def sql(
+        self, text: str, what: str, read: Callable[[str, str], Field | str | None]
+    ) -> tuple[CompiledSql, dict[tuple[str, str], ColumnProgram | str]]:
+        """Return compiled SQL over columns of the table, and programs of the columns that it reads.
+
+        Args:
+            text: the SQL.
+            what: its name in an error.
+            read: (name, qualifier) → field of the table, name of a column of the row shape, or None for neither.
+
+        Raises:
+            NotCompiledError: with what of it is not compiled.
+        """
+        columns: dict[tuple[str, str], ColumnProgram | str] = {}
+
+        def type_of(name: str, image: str) -> str | None:
+            found = read(name, image)
+            if found is None:
+                return None
+            columns[name, image] = found if isinstance(found, str) else self.column(found)
+            if isinstance(found, str):
+                return "bigint" if found == "ts_ms" else "string"
+            return found.column.spark_type
+
+        try:
+            compiled = CompiledSql.of(text, type_of)
+        except NotCompiledError as error:
+            raise NotCompiledError(f"{what}: {error.reason}") from None
+        return compiled, {at: columns[at] for at in compiled.inputs}
 
     def _stored_type(self, source: str) -> str:
         return next(column.spark_type for column in self.stored.columns if column.name == source)

@@ -1,4 +1,4 @@
-"""Column programs: what the compiled transforms make of one column of an image."""
+"""Column programs: values that the compiled transforms make of one column of an image."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from databus.core.tables.schemas import ColumnSchema
-    from databus.runtime.direct.compiled_sql import CompiledSql
-    from databus.runtime.direct.computed_values import ComputedProgram
+    from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
+    from databus.runtime.direct.compiled_transforms.computed_values import ComputedProgram
 
 VALUE = "v"
 """Name of the value's text in a rewrite."""

@@ -1,4 +1,4 @@
-"""Compilation of a flow's transforms for decoded columns: what the direct and live lanes apply where rows are read."""
+"""Compilation of a flow's transforms for decoded columns: the direct and live lanes apply them where rows are read."""
 
 from __future__ import annotations
 
@@ -17,22 +17,14 @@ from databus.rows.frames.holding import Failure, FlaggedInput, Holding
 from databus.rows.frames.leaving import Condition
 from databus.rows.frames.placing import Placing, Unplacing
 from databus.rows.row_program import FatedRows
-from databus.runtime.direct.batch_images import BatchImages
-from databus.runtime.direct.column_compiler import ColumnCompiler, presence_of
-from databus.runtime.direct.column_programs import ColumnProgram, ShownColumn
-from databus.runtime.direct.compiled_sql import CompiledSql
-from databus.runtime.direct.placing_compiler import table_placing
-from databus.runtime.direct.row_fates import (
-    Failing,
-    FlaggedInputs,
-    TableCondition,
-    TableHolding,
-    TableStep,
-    TableUnplacing,
-    judged,
-)
-from databus.runtime.direct.row_places import TablePlacing
-from databus.runtime.direct.stored_values import refuse_far_times
+from databus.runtime.direct.compiled_transforms.batch_images import BatchImages
+from databus.runtime.direct.compiled_transforms.column_compiler import ColumnCompiler, presence_of
+from databus.runtime.direct.compiled_transforms.column_programs import ShownColumn
+from databus.runtime.direct.compiled_transforms.placing_compiler import table_placing
+from databus.runtime.direct.compiled_transforms.row_fates import TableCondition, TableStep, TableUnplacing, judged
+from databus.runtime.direct.compiled_transforms.row_holding import Failing, FlaggedInputs, TableHolding
+from databus.runtime.direct.compiled_transforms.row_places import TablePlacing
+from databus.runtime.direct.compiled_transforms.stored_values import refuse_far_times
 
 
 @dataclass(frozen=True)
@@ -145,27 +137,14 @@ def _held(found: Failure | FlaggedInput, compiler: ColumnCompiler) -> Failing | 
 
 
 def _condition(condition: Condition, schema_id: int, compiler: ColumnCompiler) -> TableCondition:
-    columns: dict[tuple[str, str], ColumnProgram | str] = {}
-
-    def type_of(name: str, image: str) -> str | None:
-        pseudo = condition.pseudo(name, image, schema_id)
-        if pseudo is not None:
-            columns[name, image] = pseudo
-            return "bigint" if pseudo == "ts_ms" else "string"
-        field = condition.field(name, schema_id)
-        if field is None:
-            return None
-        columns[name, image] = compiler.column(field)
-        return field.column.spark_type
-
-    try:
-        compiled = CompiledSql.of(condition.expression.text, type_of)
-    except NotCompiledError as error:
-        raise NotCompiledError(f"{condition.what}: {error.reason}") from None
+    compiled, read = compiler.sql(
+        condition.expression.text,
+        condition.what,
+        lambda name, image: condition.pseudo(name, image, schema_id) or condition.field(name, schema_id),
+    )
     if compiled.type not in ("boolean", "void"):
         raise NotCompiledError(f"{condition.what}: a condition of type {compiled.type}")
     fields = condition.judged[schema_id]
-    read = {at: columns[at] for at in compiled.inputs}
     return TableCondition(
         compiled,
         read,

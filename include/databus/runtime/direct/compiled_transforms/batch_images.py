@@ -18,8 +18,8 @@ from databus.rows.columns import validity
 from databus.rows.flags import PARTIAL, UNJUDGED, flag_reason
 from databus.rows.frames.computed import ADDED
 from databus.rows.typed import arrow_type
-from databus.runtime.direct.column_programs import VALUE, ColumnProgram, Rewriting
-from databus.runtime.direct.stored_values import (
+from databus.runtime.direct.compiled_transforms.column_programs import VALUE, ColumnProgram, Rewriting
+from databus.runtime.direct.compiled_transforms.stored_values import (
     refuse_far_times,
     text_values,
     texts_of,
@@ -27,7 +27,7 @@ from databus.runtime.direct.stored_values import (
 )
 
 if TYPE_CHECKING:
-    from databus.runtime.direct.computed_values import ComputedProgram
+    from databus.runtime.direct.compiled_transforms.computed_values import ComputedProgram
 
 Mask = npt.NDArray[np.bool_]
 ImageNumbers = npt.NDArray[np.int32]

@@ -15,8 +15,8 @@ from databus.rows.frames.python_function import ArrowCall
 
 if TYPE_CHECKING:
     from databus.core.tables.schemas import ColumnSchema
-    from databus.runtime.direct.column_programs import ColumnProgram
-    from databus.runtime.direct.compiled_sql import CompiledSql
+    from databus.runtime.direct.compiled_transforms.column_programs import ColumnProgram
+    from databus.runtime.direct.compiled_transforms.compiled_sql import CompiledSql
 
 
 class Evaluation(Protocol):

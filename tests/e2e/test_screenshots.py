@@ -77,7 +77,7 @@ def shop(airflow: AirflowWorld) -> Iterator[str]:
         ("flow", "dags/{dag}/plugin/databus-flow", "[data-testid=facts]", 1320),
         ("quality", "dags/{dag}/plugin/databus-flow?view=quality", "[data-testid=checks] tbody tr", 760),
         ("ledger", "dags/{dag}/plugin/databus-flow?view=ledger", "[data-testid=told]", 620),
-        ("mirrors", "plugin/databus-mirrors", "[data-testid=partitions] p", 760),
+        ("mirrors", "plugin/databus-mirrors", "[data-testid=matrix] dd[title*=':']", 760),
         ("dashboard", "", "[data-testid=databus-strip] .pill", 760),
         ("audit", "plugin/databus-audit?dag={dag}", "[data-testid=audit] tbody tr", 620),
         ("run", "dags/{dag}/runs/{run}/plugin/databus-run", "[data-testid=counts]", 1200),

@@ -48,10 +48,10 @@ export function FlowsStrip() {
         {seen ? <span className="end">{error ? `not refreshed since ${time(seen.asOf)}` : `${count(seen.flows.length, "flow")} · ${number(rate)} rows/s`}</span> : null}
       </div>
       {wrong.length ? (
-        <ul data-testid="worst">{wrong.map((flow) => (
-          <li key={flow.name} data-tone={SIGNS[flow.state].tone}>
-            <b className="state"><span aria-hidden="true">{SIGNS[flow.state].sign} </span>{flow.state}</b>{" "}
-            <a href={address(`dags/${encodeURIComponent(flow.dagId)}${flow.recorded ? "/plugin/databus-flow" : ""}`)}>{flow.name}</a> <span>{flow.cause}</span>
+        <ul className="marks" data-testid="worst">{wrong.map((flow) => (
+          <li key={flow.name} className="bar" data-tone={SIGNS[flow.state].tone}>
+            <b className="state"><span aria-hidden="true">{SIGNS[flow.state].sign} </span>{flow.state}</b>
+            <a href={address(`dags/${encodeURIComponent(flow.dagId)}${flow.recorded ? "/plugin/databus-flow" : ""}`)}>{flow.name}</a><span>{flow.cause}</span>
           </li>
         ))}</ul>
       ) : null}

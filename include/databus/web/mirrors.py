@@ -64,7 +64,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         cursor: Cursor = "",
         limit: Annotated[int, Query(ge=1, le=_MOST_SPANS)] = 1_000,
     ) -> dict[str, Any]:
-        """What offsets of a partition became on the other side, as spans; after a rewind an offset has several."""
+        """Offsets of a partition and what they became on the other side, as spans; after a rewind one has several."""
         after = place_of(cursor, (int,))
         begin = max(0, after[0]) if after else 0
         with installation.opened(dag_id) as (flow, services):
@@ -76,7 +76,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     def group(
         dag_id: str, name: Annotated[str, Query(min_length=1, max_length=1_000)], back: Back = False
     ) -> dict[str, Any]:
-        """Where a consumer group has committed, and where it would go on on the other side; nothing is set."""
+        """Offsets of a consumer group, and where it would go on on the other side; nothing is set."""
         with installation.opened(dag_id) as (flow, services):
             found = group_places(flow, services, name, back=back)
         places = [

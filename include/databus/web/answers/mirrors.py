@@ -73,7 +73,7 @@ class RaisedAlert(Answer):
 
 
 class MirrorPartError(ItemError):
-    """What could not be asked, and why."""
+    """Part of a mirror's state that could not be asked, and why."""
 
     of: Literal["lag", "heartbeat", "groups"]
 

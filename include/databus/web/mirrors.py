@@ -10,6 +10,7 @@ from databus.core.errors.root import DatabusError
 from databus.ops.mirror.consumer_groups import group_places
 from databus.ops.mirror.overview import is_mirror, mirror_listed, mirror_state
 from databus.ops.mirror.translate import mapped, span_facts
+from databus.web.accounts import LAST_PARTITION
 from databus.web.definitions import Cursor, stored_behind
 from databus.web.installation import Access, DagFlow, Installation
 from databus.web.paging import MOST, page, place_of
@@ -54,8 +55,8 @@ def router(access: Access, installation: Installation) -> APIRouter:
     @made.get("/dags/{dag_id}/mirror/offsets", dependencies=sees)
     def offsets(  # noqa: PLR0913, PLR0917 - one parameter per one of the address
         dag_id: str,
-        topic: str,
-        partition: Annotated[int, Query(ge=0)],
+        topic: Annotated[str, Query(max_length=1_000)],
+        partition: Annotated[int, Query(ge=0, le=LAST_PARTITION)],
         first: Annotated[int, Query(alias="from", ge=0, le=_LARGEST, description="First offset.")] = 0,
         last: Annotated[
             int | None, Query(alias="to", ge=1, le=_LARGEST, description="Offset behind the last; all by default.")

@@ -129,6 +129,10 @@ def test_the_map_is_asked_for_a_range_and_refused_where_nothing_was_mirrored(mir
     assert mirroring.get("/mirror/offsets", 409, topic="t", partition=7)["code"] == "source_offset_invalid"
     for wrong in ({"from": -1}, {"to": 0}, {"limit": 0}, {"limit": 5_001}):
         assert mirroring.get("/mirror/offsets", 422, **ASKED, **wrong)["code"] == "request_refused"
+    for path in ("/mirror/offsets", "/mirror/translate"):
+        refused = mirroring.get(path, 422, topic="t", partition=2**31, offset=0)
+        assert refused["code"] == "request_refused"
+        assert mirroring.get(path, 409, topic="t", partition=2**31 - 1, offset=0)["code"] == "source_offset_invalid"
     assert mirroring.get("/mirror/offsets", 400, **ASKED, cursor="x")["code"] == "request_refused"
 
 

@@ -57,7 +57,9 @@ def test_airflow_finds_one_plugin_and_no_error(tmp_path: Path, folder: str | Non
                 ("Checkpoint", "dag"),
                 ("Quarantine", "dag"),
                 ("Databus trace", "nav"),
+                ("Databus mirrors", "nav"),
                 ("Databus audit", "nav"),
+                ("Databus flows", "dashboard"),
                 ("Databus", "nav"),
             )
         ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -26,6 +28,31 @@ READY = {
     "audits": "[data-testid=databus-audit] [data-testid=audit] tbody tr",
 }
 REASON = "a bad deploy"
+CHOOSE = (
+    "((e, text) => { Object.getOwnPropertyDescriptor(HTMLSelectElement.prototype, 'value').set.call(e, text);"
+    "e.dispatchEvent(new Event('change', {bubbles: true})); return true; })"
+)
+"""Function that chooses an entry of a list as a person does."""
+
+
+@contextmanager
+def fetching(page: Page, change: str, asked: tuple[str, str] = ("", "")) -> Iterator[None]:
+    """Have each page's `fetch` ask with another text in its address, and pass its `answer` through JavaScript."""
+    script = f"""
+        const real = window.fetch;
+        window.fetch = async (given, ...more) => {{
+            const url = typeof given === 'string' ? given.replace(...{json.dumps(asked)}) : given;
+            const answer = await real(url, ...more);
+            {change}
+        }};
+    """
+    page.send("Page.enable")
+    number = page.send("Page.addScriptToEvaluateOnNewDocument", source=script)["identifier"]
+    try:
+        yield
+    finally:
+        page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=number)
+        page.send("Page.disable")
 
 
 def address(root: str, till: Till, where: str) -> str:
@@ -67,7 +94,7 @@ def test_checks_stand_by_what_they_found_with_their_runs(till: Till, page: Page)
     page.text(READY["quality"])
     found = cells(page, "[data-testid=checks] tbody tr")
     states = [row[0].split("\n")[-1].strip("✕✓– ") for row in found]
-    assert states == sorted(states, key=["Violated", "Not judged", "Met"].index)
+    assert states == sorted(states, key=["Violated", "Could not be judged", "Not judged", "Met"].index)
     held = next(row for row in found if row[1] == "not_null(email)")
     assert held[2] == f"{till.name}.orders"
     assert held[3].startswith("quarantine")
@@ -80,6 +107,29 @@ def test_checks_stand_by_what_they_found_with_their_runs(till: Till, page: Page)
     assert links(page, "[data-testid=checks] a") == [f"{root}/dags/{till.name}/plugin/databus-quarantine"]
     assert links(page, "[data-testid=runs] tbody a")[0].endswith("/plugin/databus-run")
     assert page.complaints == []
+
+
+def test_a_check_that_could_not_be_judged_is_not_told_as_met(till: Till, page: Page) -> None:
+    """The server's own answer, with an error in place of what the newest run found of each check."""
+    change = """
+        if (!String(url).includes('/quality/checks')) return answer;
+        const told = await answer.json();
+        told.runs[0].success = false;
+        for (const check of told.checks) {
+            const error = check.error = 'no such column';
+            check.runs.splice(-1, 1, {evaluated: 0, violations: 0, violating_percent: null, met: false, error});
+        }
+        return new Response(JSON.stringify(told), {status: 200, headers: {'Content-Type': 'application/json'}});
+    """
+    with fetching(page, change):
+        page.listen()
+        page.open(address(till.run.api.root, till, "quality"))
+        page.text(READY["quality"])
+        found = cells(page, "[data-testid=checks] tbody tr")
+        assert {row[0].split("\n")[-1].strip("! ") for row in found} == {"Could not be judged"}
+        said = page.text("[data-testid=verdict]")
+        assert said == f"! {len(found)} check{'s' if len(found) > 1 else ''} could not be judged in the newest run"
+        assert page.complaints == []
 
 
 def test_the_band_says_what_became_of_the_log_column_by_column(till: Till, page: Page) -> None:
@@ -117,11 +167,7 @@ def test_the_audit_has_what_was_done_by_person_and_kind(paused: Till, page: Page
     page.text(READY["audit"])
     done = [(row[2].split()[-1], row[4]) for row in cells(page, "[data-testid=audit] tbody tr")]
     assert done[:2] == [("resume", "mended"), ("pause", REASON)]
-    choose = (
-        "(e => { Object.getOwnPropertyDescriptor(HTMLSelectElement.prototype, 'value').set.call(e, 'pause');"
-        "e.dispatchEvent(new Event('change', {bubbles: true})); return true; })"
-    )
-    assert page.value(f"{choose}(document.querySelector('[data-testid=action]'))")
+    assert page.value(f"{CHOOSE}(document.querySelector('[data-testid=action]'), 'pause')")
     page.waits_for("document.querySelectorAll('[data-testid=audit] tbody tr').length === 1")
     (only,) = cells(page, "[data-testid=audit] tbody tr")
     assert only[4] == REASON
@@ -141,14 +187,41 @@ def test_the_audit_has_what_was_done_by_person_and_kind(paused: Till, page: Page
     assert page.complaints == []
 
 
+def test_more_that_is_answered_after_another_filter_was_chosen_is_left_out(paused: Till, page: Page) -> None:
+    """The server's own pages, an entry each; the second one is kept back until another filter has its answer."""
+    change = """
+        if (!String(url).includes('cursor=')) return answer;
+        await new Promise((go) => { window.let_go = go; });
+        window.came = true;
+        return answer;
+    """
+    with fetching(page, change, ("limit=50", "limit=1")):
+        page.open(address(paused.run.api.root, paused, "audit"))
+        page.text(READY["audit"])
+        assert len(cells(page, "[data-testid=audit] tbody tr")) == 1
+        more = "[...document.querySelectorAll('button')].find(b => b.innerText === 'More')"
+        page.value(f"{more}.click()")
+        page.waits_for("window.let_go !== undefined")
+        page.value(f"{CHOOSE}(document.querySelector('[data-testid=action]'), 'pause')")
+        page.waits_for(f"document.querySelector('[data-testid=audit] tbody')?.innerText.includes({json.dumps(REASON)})")
+        page.value("window.let_go()")
+        page.waits_for("window.came === true")
+        # Drawn at the latest in the second frame from here on.
+        page.send(
+            "Runtime.evaluate", awaitPromise=True,
+            expression="new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(go))))",
+        )  # fmt: skip
+        (only,) = cells(page, "[data-testid=audit] tbody tr")
+        assert only[4] == REASON
+        page.value(f"{CHOOSE}(document.querySelector('[data-testid=action]'), '')")
+        page.waits_for("document.querySelector('[data-testid=audit] tbody')?.innerText.includes('mended')")
+        assert page.value(f"!!{more}")
+
+
 def test_the_audit_of_a_flow_is_found_from_the_navigation(paused: Till, page: Page) -> None:
     page.open(f"{paused.run.api.root}/plugin/databus-audit")
     page.waits_for(f"[...document.querySelectorAll('[data-testid=dag] option')].some(o => o.value === '{paused.name}')")
-    choose = (
-        "((e, text) => { Object.getOwnPropertyDescriptor(HTMLSelectElement.prototype, 'value').set.call(e, text);"
-        "e.dispatchEvent(new Event('change', {bubbles: true})); return true; })"
-    )
-    assert page.value(f"{choose}(document.querySelector('[data-testid=dag]'), '{paused.name}')")
+    assert page.value(f"{CHOOSE}(document.querySelector('[data-testid=dag]'), '{paused.name}')")
     assert REASON in page.text("[data-testid=audit] tbody")
 
 

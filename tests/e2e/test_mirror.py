@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from databus import Mirror
 from tests.e2e.airflow_world import AirflowWorld, until
+from tests.e2e.browser import Page, look
+from tests.e2e.test_pages import links, texts
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_target import consume
 from tests.integration.kafka_world import facts, records
@@ -92,6 +97,48 @@ def test_a_dag_file_of_twelve_lines_mirrors_byte_for_byte(sides: tuple[Logs, Log
     assert PRIVATE not in west.admin.list_topics(timeout=30).topics
 
 
+def test_the_page_of_mirrors_shows_the_pair_and_translates(
+    airflow: AirflowWorld, sides: tuple[Logs, Logs], page: Page, axe: str, tmp_path: Path
+) -> None:
+    east, topic, group = sides[0], f"{FLOW}.orders", f"{FLOW}_readers"
+    (here, there) = (
+        {m.value(): m.offset() for m in consume(side.servers, topic) if m.partition() == 0} for side in sides
+    )
+    assert here[b"committed"] != 0
+    commit(east, group, (topic, 0), here[b"committed"])
+    page.listen()
+    page.open(f"{airflow.api.root}/plugin/databus-mirrors?mirror={FLOW}")
+    cell = f'[data-testid="mirror {FLOW}"]'
+    page.text(cell)
+    page.waits_for(f"document.querySelector('{cell} .state').innerText.endsWith('OK')", 120)
+    assert "up to date" in page.text(cell)
+    heads = texts(page, "[data-testid=matrix] thead th")
+    row = next(row for row in rows_of(page) if row[0] == "kafka_east")
+    assert FLOW in row[1 + heads.index("kafka_west")]
+    assert row[1 + heads.index("kafka_east")] == "the same cluster"
+    root = f"{airflow.api.root}/dags/{FLOW}"
+    assert links(page, f"{cell} a") == [f"{root}/plugin/databus-flow", root]
+    answers = {
+        f"{topic}:0:{here[b'committed']}": f"goes on at {topic}:0:{there[b'committed']} of kafka_west.",
+        f"{topic}:7:0": "was mirrored yet",
+        group: f"{topic}:0:{here[b'committed']}\t{topic}:0:{there[b'committed']}",
+    }
+    for asked, expected in answers.items():
+        page.value(
+            "document.querySelector('[data-testid=offset]').select(); "
+            "document.querySelector('[data-testid=offset]').focus()"
+        )
+        page.send("Input.insertText", text=asked)
+        page.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r", windowsVirtualKeyCode=13)
+        shown = "document.querySelector('[data-testid=translate]').innerText"
+        page.waits_for(f"{shown}.includes({json.dumps(expected)})")
+    for dark in (False, True):
+        page.dark(on=dark)
+        assert page.violations(axe) == []
+        look(page, f"mirrors-{'dark' if dark else 'light'}", tmp_path)
+    assert [c for c in page.complaints if "409" not in c] == []  # what was not mirrored is a refusal
+
+
 def test_while_it_is_paused_sensors_wait_and_once_resumed_they_go_on(
     airflow: AirflowWorld, sides: tuple[Logs, Logs], topic: str
 ) -> None:
@@ -137,6 +184,25 @@ def test_a_range_is_backfilled_beside_what_was_mirrored(
     assert len(wanted) < len(records(east, topic))
     with airflow.store() as store:
         assert store.load(FLOW) == stands
+
+
+def rows_of(page: Page) -> list[list[str]]:
+    """Return the cells of the matrix as they are read."""
+    found: list[list[str]] = page.value(
+        "[...document.querySelectorAll('[data-testid=matrix] tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    return found
+
+
+def commit(logs: Logs, group: str, place: tuple[str, int], offset: int) -> None:
+    """Set an offset of a group; the coordinator of a cluster's first group comes up by and by."""
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*place, offset)])
+
+    def done() -> bool:
+        (future,) = logs.admin.alter_consumer_group_offsets([wanted]).values()
+        return not any(found.error for found in future.result().topic_partitions)
+
+    logs.until(done, f"offsets of {group}")
 
 
 def _transfers(airflow: AirflowWorld, state: str) -> list[dict[str, Any]]:

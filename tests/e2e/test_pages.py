@@ -71,6 +71,30 @@ def test_a_flow_shows_what_is_wrong_then_figures_steps_and_batches(till: Till, p
     assert page.complaints == []
 
 
+def test_the_dashboard_counts_flows_by_state_and_names_the_worst(
+    till: Till, page: Page, axe: str, tmp_path: Path
+) -> None:
+    root = till.run.api.root
+    page.listen()
+    page.open(root)
+    assert page.text("[data-testid=databus-strip] h2") == "Databus flows"
+    assert links(page, "[data-testid=databus-strip] h2 a") == [f"{root}/plugin/databus"]
+    (held,) = (one for one in texts(page, "[data-testid=databus-strip] .pill") if "Rows held" in one)
+    assert int(held.rpartition(" ")[2]) >= 1
+    assert f"{root}/plugin/databus?state=Rows%20held" in links(page, "[data-testid=databus-strip] .pill")
+    worst = texts(page, "[data-testid=worst] li")
+    assert 1 <= len(worst) <= 5
+    assert [line[0] for line in worst] == sorted((line[0] for line in worst), key="✕!".index)
+    assert len(links(page, "[data-testid=worst] li a")) == len(worst)
+    for dark in (False, True):
+        page.dark(on=dark)
+        assert page.violations(axe) == []
+        look(page, f"dashboard-{'dark' if dark else 'light'}", tmp_path)
+    page.value("document.querySelector('[data-testid=databus-strip] h2 a').click()")
+    page.text(WHERE["flows"])
+    assert page.complaints == []
+
+
 def test_a_page_changes_in_place_when_it_is_refreshed(till: Till, page: Page) -> None:
     page.open(address(till.run.api.root, till, "flow"))
     page.text(WHERE["flow"])
@@ -152,7 +176,7 @@ def test_pages_lead_from_all_flows_to_a_change(till: Till, page: Page) -> None:
     page.open(address(root, till, "flows"))
     page.text(WHERE["flows"])
     assert links(page, f'[data-testid="flow {till.name}"] td:nth-child(2) > a') == [address(root, till, "flow")]
-    assert links(page, ".tabs a") == [f"{root}/plugin/databus{of}" for of in ("", "-trace", "-audit")]
+    assert links(page, ".tabs a") == [f"{root}/plugin/databus{of}" for of in ("", "-trace", "-mirrors", "-audit")]
     run = f"{root}/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}/plugin/databus-run"
     page.open(run)
     page.text('[data-testid="counts"]')

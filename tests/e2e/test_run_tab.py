@@ -22,6 +22,7 @@ FLOWS, DESCRIPTION = "/databus/api/v1/flows", "/databus/api/v1/openapi.json"
 DELAYS = "/databus/api/v1/delays"
 TRACE = "/databus/api/v1/trace"
 LISTS = ("/databus/api/v1/definitions", "/databus/api/v1/checkpoints")
+MIRRORS = "/databus/api/v1/mirrors"
 EDITING = (
     *("/images", "/quarantine/rows", "/quarantine/export", "/quarantine/held", "/peek"),
     *("/plan", "/doctor", "/ledger/verification"),
@@ -209,10 +210,14 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
             for user, there in ((OUTSIDER, False), ("viewer", True)):
                 listed = server.ask(method, path, tokens[user]).json()["items"]
                 assert (till.name in {item["dag_id"] for item in listed}) is there, (path, user)
+        elif path == MIRRORS:  # lists what each of them may see; the till's flow is no mirror
+            for user in (OUTSIDER, "viewer"):
+                listed = server.ask(method, path, tokens[user]).json()["items"]
+                assert till.name not in {item["dag_id"] for item in listed}, user
         elif path != DESCRIPTION:
             assert server.ask(method, path, tokens[OUTSIDER]).status_code == 403, path
         reads = method in {"GET", "HEAD", "OPTIONS"}
-        well = 422 if "/mirror/" in path else 200  # the till's flow is no mirror
+        well = 422 if path.startswith(f"{flow}/mirror") else 200  # the till's flow is no mirror
         seen = 403 if not reads or any(path.partition("?")[0].endswith(below) for below in EDITING) else well
         assert server.ask(method, path, tokens["viewer"]).status_code == seen, (method, path)
         for user in ("user", "op", "admin"):

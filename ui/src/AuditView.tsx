@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 
 import { address } from "./api";
 import { get, pathOf, told, type Page, type ProblemFacts } from "./operators";
@@ -8,6 +8,8 @@ import { exact, time, zone } from "./times";
 
 type Entry = { at: string; who: string; action: string; why: string; subject: string; facts: string; number: number };
 type Audited = Page<Entry> & { actions: string[] };
+/** Entries with the question that they answer. */
+type Answered = Audited & { asked: string };
 
 const SIGNS: Record<string, string> = {
   pause: "‖", resume: "▷", rewind: "⏪", skip: "⏩", restore: "↺", adopt: "⎇", start: "▷", replayed: "↻", discarded: "✕",
@@ -19,30 +21,34 @@ export function AuditView({ dagId }: { dagId: string }) {
   const [who, setWho] = useAddress("who");
   const [action, setAction] = useAddress("action");
   const [typed, setTyped] = useState(who);
-  const [found, setFound] = useState<Audited>();
+  const [last, setLast] = useState<Answered>();
   const [problem, setProblem] = useState<ProblemFacts>();
   const [tries, setTries] = useState(0);
   const asked = new URLSearchParams(Object.entries({ who, action }).filter(([, value]) => value)).toString();
-  const look = useCallback(async (signal?: AbortSignal, before?: Audited) => {
+  const found = last?.asked === asked ? last : undefined;
+  const leave = useRef(new AbortController());
+  const look = useCallback(async (before?: Audited) => {
+    const { signal } = leave.current;
     try {
       const cursor = before?.next ? `&cursor=${encodeURIComponent(before.next)}` : "";
       const page = await get<Audited>(dagId, `/audit?limit=50&${asked}${cursor}`, signal);
-      setFound(before ? { ...page, items: [...before.items, ...page.items] } : page);
+      if (signal.aborted) return;
+      setLast({ ...page, items: [...(before?.items ?? []), ...page.items], asked });
       setProblem(undefined);
     } catch (error) {
-      if (!signal?.aborted) setProblem(told(error));
+      if (!signal.aborted) setProblem(told(error));
     }
   }, [dagId, asked]);
   useEffect(() => {
-    const leave = new AbortController();
-    void look(leave.signal);
-    return () => leave.abort();
+    leave.current = new AbortController();
+    void look();
+    return () => leave.current.abort();
   }, [look, tries]);
   useEffect(() => {
     const later = window.setTimeout(() => { if (typed !== who) setWho(typed); }, TYPED_MS);
     return () => window.clearTimeout(later);
   }, [typed]);
-  const actions = found?.actions ?? [];
+  const actions = last?.actions ?? [];
   return (
     <>
       {problem ? <ProblemBox of={problem} again={() => setTries(tries + 1)} /> : null}
@@ -72,7 +78,7 @@ export function AuditView({ dagId }: { dagId: string }) {
           </table>
         </div>
       )}
-      {found?.next ? <p><button type="button" onClick={() => void look(undefined, found)}>More</button></p> : null}
+      {found?.next ? <p><button type="button" onClick={() => void look(found)}>More</button></p> : null}
     </>
   );
 }

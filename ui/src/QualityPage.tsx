@@ -9,9 +9,10 @@ import { ProblemBox } from "./ProblemBox";
 import { Refresh, useRefresh } from "./refresh";
 import { exact, time, zone } from "./times";
 
-type State = "Violated" | "Not judged" | "Met";
+type State = "Violated" | "Could not be judged" | "Not judged" | "Met";
 const SIGNS: Record<State, { sign: string; tone: string }> = {
-  Violated: { sign: "✕", tone: "bad" }, "Not judged": { sign: "–", tone: "calm" }, Met: { sign: "✓", tone: "good" },
+  Violated: { sign: "✕", tone: "bad" }, "Could not be judged": { sign: "!", tone: "warn" }, "Not judged": { sign: "–", tone: "calm" },
+  Met: { sign: "✓", tone: "good" },
 };
 const ORDER = Object.keys(SIGNS) as State[];
 const [BAR, HEIGHT] = [5, 24];
@@ -34,15 +35,13 @@ export function QualityPage({ dagId }: { dagId: string }) {
   const again = () => setTries(tries + 1);
   if (!found) return problem ? <ProblemBox of={problem} again={again} /> : <p role="status" className="loading">Loading …</p>;
   const checks = [...found.checks].sort((a, b) => ORDER.indexOf(stateOf(a)) - ORDER.indexOf(stateOf(b)) || rowsOf(b) - rowsOf(a));
-  const violated = checks.filter((check) => stateOf(check) === "Violated").length;
   const [newest] = found.runs;
   return (
     <>
       {problem ? <ProblemBox of={problem} again={again} /> : null}
       <div className="bar">
         <h2>Quality of {found.flow}</h2>
-        {newest ? <span className="pill" data-tone={violated ? "bad" : "good"} data-testid="verdict">
-          <span aria-hidden="true">{violated ? "✕ " : "✓ "}</span>{violated ? `${count(violated, "check")} violated in the newest run` : "all met in the newest run"}</span> : null}
+        {newest ? <Verdict checks={checks} met={newest.success} /> : null}
         <span className="end">as of {time(asOf)} {zone()} <Refresh every={every} onChange={setEvery} /></span>
       </div>
       {!newest ? <p className="card" role="status" data-testid="empty">No run is judged yet. A run that moved rows is judged at its end, by its <i>audit</i>.</p> : (
@@ -56,9 +55,22 @@ export function QualityPage({ dagId }: { dagId: string }) {
   );
 }
 
+/** What the newest run found: met only where the run itself was. */
+function Verdict({ checks, met }: { checks: Check[]; met: boolean }) {
+  const of = (state: State) => checks.filter((check) => stateOf(check) === state).length;
+  const [violated, unclear] = [of("Violated"), of("Could not be judged")];
+  const said = [violated ? `${count(violated, "check")} violated` : "", unclear ? `${count(unclear, "check")} could not be judged` : ""].filter(Boolean);
+  const [sign, tone] = violated || !(met || unclear) ? ["✕", "bad"] : unclear ? ["!", "warn"] : ["✓", "good"];
+  return (
+    <span className="pill" data-tone={tone} data-testid="verdict">
+      <span aria-hidden="true">{sign} </span>{said.join(", ") || (met ? "all met" : "not met")} in the newest run</span>
+  );
+}
+
 function stateOf(check: Check): State {
   const newest = check.runs[check.runs.length - 1];
-  if (!newest || newest.error || !newest.evaluated) return "Not judged";
+  if (newest?.error) return "Could not be judged";
+  if (!newest?.evaluated) return "Not judged";
   return newest.met ? "Met" : "Violated";
 }
 

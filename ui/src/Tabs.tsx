@@ -1,6 +1,6 @@
 import { address } from "./api";
 
-const PAGES = { Flows: "plugin/databus", Trace: "plugin/databus-trace", Audit: "plugin/databus-audit" };
+const PAGES = { Flows: "plugin/databus", Trace: "plugin/databus-trace", Mirrors: "plugin/databus-mirrors", Audit: "plugin/databus-audit" };
 
 /** The pages that are no DAG's. */
 export function Tabs({ here }: { here: keyof typeof PAGES }) {

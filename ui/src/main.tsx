@@ -1,7 +1,9 @@
 import { AuditPage } from "./AuditPage";
 import { CheckpointPage } from "./CheckpointPage";
 import { FlowsPage } from "./FlowsPage";
+import { FlowsStrip } from "./FlowsStrip";
 import { FlowTab } from "./FlowTab";
+import { MirrorsPage } from "./MirrorsPage";
 import { QuarantinePage } from "./QuarantinePage";
 import { RunTab } from "./RunTab";
 import { TracePage } from "./TracePage";
@@ -19,8 +21,9 @@ export default function Databus(props: Props) {
   const address = fromAddress();
   const dagId = props.dagId ?? address.dagId;
   const runId = props.runId ?? address.runId;
-  const tab = /\/plugin\/databus-(trace|audit|checkpoint|quarantine)$/.exec(window.location.pathname)?.[1];
-  if (!dagId) return tab === "trace" ? <TracePage /> : tab === "audit" ? <AuditPage /> : <FlowsPage />;
+  const tab = /\/plugin\/databus-(trace|audit|mirrors|checkpoint|quarantine)$/.exec(window.location.pathname)?.[1];
+  if (!dagId && !window.location.pathname.includes("/plugin/")) return <FlowsStrip />;
+  if (!dagId) return tab === "trace" ? <TracePage /> : tab === "audit" ? <AuditPage /> : tab === "mirrors" ? <MirrorsPage /> : <FlowsPage />;
   if (tab === "checkpoint") return <CheckpointPage key={dagId} dagId={dagId} />;
   if (tab === "quarantine") return <QuarantinePage key={dagId} dagId={dagId} />;
   if (!runId) return <FlowTab key={dagId} dagId={dagId} />;

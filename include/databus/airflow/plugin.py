@@ -82,7 +82,9 @@ class DatabusPlugin(AirflowPlugin):
         _page("Checkpoint", "databus-checkpoint", "dag"),
         _page("Quarantine", "databus-quarantine", "dag"),
         _page("Databus trace", "databus-trace", "nav", category="browse"),
+        _page("Databus mirrors", "databus-mirrors", "nav", category="browse"),
         _page("Databus audit", "databus-audit", "nav", category="browse"),
+        _page("Databus flows", "databus-strip", "dashboard"),
         _page(
             "Databus", "databus", "nav", nav_top_level=True, icon=f"{_PREFIX}/static/databus.svg",
             icon_dark_mode=f"{_PREFIX}/static/databus-dark.svg",

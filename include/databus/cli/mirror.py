@@ -14,10 +14,13 @@ from databus.cli.terminal.output import Format, show_one, show_rows
 from databus.ops.health.lag import measure_partitions
 from databus.ops.mirror.consumer_groups import GroupSync
 from databus.ops.mirror.heartbeats import newest_heartbeat
-from databus.ops.mirror.translate import mapped, mirror_sink
+from databus.ops.mirror.translate import mapped, mirror_sink, span_facts
 from databus.ops.mirror.translate import translate as translated
 
 app = typer.Typer(help="Lag, offsets, consumer groups and heartbeats of a mirror.", no_args_is_help=True)
+
+_SPANS = 5_000
+"""Lines that a server is asked for at once: it reads the map anew each time."""
 
 Back = Annotated[bool, typer.Option("--back", help="Translate from the target to the source instead.")]
 Topic = Annotated[
@@ -64,20 +67,13 @@ def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     A line is a run of records: in it the offsets of both sides count up together.
     """
-    with opened(flow, dags) as (spec, services):
-        found = mapped(spec, services, (topic, partition), (first, upto), back=back)
-    rows = [
-        {
-            "topic": place[0],
-            "partition": place[1],
-            "from": span.begin,
-            "to": span.upto - 1,
-            "other_from": span.image,
-            "other_to": span.image_upto - 1,
-            "exact": span.exact,
-        }
-        for place, span in found
-    ]
+    if (there := served(flow)) is not None:
+        asked = {"topic": topic, "partition": partition, "from": first, "back": back, "limit": _SPANS}
+        rows = there.pages("/mirror/offsets", **asked, **({} if upto is None else {"to": upto}))
+    else:
+        with opened(flow, dags) as (spec, services):
+            found = mapped(spec, services, (topic, partition), (first, upto), back=back)
+        rows = [span_facts(place, span) for place, span in found]
     columns = ("topic", "partition", "from", "to", "other_from", "other_to", "exact")
     show_rows(rows, columns, output, empty="nothing of these offsets was mirrored")
 

@@ -21,6 +21,9 @@ from databus.records.store import RecordStore
 from databus.web.installation import Access, Installation
 from databus.web.paging import MOST, page, place_of
 
+LAST_PARTITION = 2**31 - 1
+"""Largest number that a partition may have."""
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters that a spreadsheet takes for a formula at the beginning of a cell."""
 
@@ -133,8 +136,8 @@ def router(access: Access, installation: Installation) -> APIRouter:
     @made.get("/mirror/translate", dependencies=sees)
     def translated(
         dag_id: str,
-        topic: str,
-        partition: Annotated[int, Query(ge=0)],
+        topic: Annotated[str, Query(max_length=1_000)],
+        partition: Annotated[int, Query(ge=0, le=LAST_PARTITION)],
         offset: Annotated[int, Query(ge=0, le=2**63 - 1, description="What a consumer would read next.")],
         back: Annotated[bool, Query(description="From the target to the source.")] = False,
     ) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         if isinstance(known, DagFlow) and known.flow.name == flow:  # the usual case: a DAG has its flow's name
             return page([_listed(flow, known)], limit, [])
         found: list[tuple[str, DagFlow | DatabusError]] = []
-        for dag_id, of_dag in _stored(installation, dags, after[0] if after else ""):
+        for dag_id, of_dag in stored_behind(installation, dags, after[0] if after else ""):
             if not flow or flow in (dag_id, of_dag.flow.name if isinstance(of_dag, DagFlow) else dag_id):
                 found.append((dag_id, of_dag))
             if len(found) > limit:
@@ -62,7 +62,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
         """Places of all flows whose DAG who asks may see, by DAG id; one that cannot be read says why."""
         after = place_of(cursor, (str,))
         found: list[tuple[str, DagFlow | DatabusError]] = []
-        for each in _stored(installation, dags, after[0] if after else ""):
+        for each in stored_behind(installation, dags, after[0] if after else ""):
             found.append(each)
             if len(found) > limit:
                 break
@@ -92,7 +92,7 @@ def router(access: Access, installation: Installation) -> APIRouter:
     return made
 
 
-def _stored(
+def stored_behind(
     installation: Installation, dags: Collection[str], after: str
 ) -> Iterator[tuple[str, DagFlow | DatabusError]]:
     """Yield the flows of DAGs behind a DAG id, in the order of these."""

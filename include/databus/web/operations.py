@@ -6,7 +6,17 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from databus.web import accounts, checkpoints, definitions, history_pages, looks, problems, quarantine, snapshots
+from databus.web import (
+    accounts,
+    checkpoints,
+    definitions,
+    history_pages,
+    looks,
+    mirrors,
+    problems,
+    quarantine,
+    snapshots,
+)
 from databus.web.installation import Access, Installation
 
 PREFIX = "/api/v1"
@@ -20,7 +30,7 @@ def add_operations(app: FastAPI, access: Access, installation: Installation) -> 
         access: rights.
         installation: what the routes work on.
     """
-    for part in (checkpoints, quarantine, accounts, snapshots, definitions, looks, history_pages):
+    for part in (checkpoints, quarantine, accounts, snapshots, definitions, looks, history_pages, mirrors):
         app.include_router(part.router(access, installation), prefix=PREFIX, responses=problems.RESPONSES)
     described = APIRouter(prefix=PREFIX, tags=["description"], dependencies=[Depends(access.lists)])
 

@@ -25,7 +25,7 @@ SERVED = frozenset((
     *(f"checkpoint {verb}" for verb in ("restore", "adopt", "accept")),
     *(f"quarantine {verb}" for verb in ("list", "show", "export", "replay", "discard")),
     *("ledger", "gaps", "trace", "quality"),
-    *(f"mirror {verb}" for verb in ("translate", "lag", "heartbeat")),
+    *(f"mirror {verb}" for verb in ("translate", "offsets", "lag", "heartbeat")),
     *("doctor", "alerts list"),
 ))  # fmt: skip
 """Verbs that the API has a route for."""

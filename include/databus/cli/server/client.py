@@ -104,7 +104,8 @@ class ApiClient:
             most: items at most, None for all.
             query: as for `get`; `limit` is the size of a page at most.
         """
-        return list(islice(self._items(path, query | {"limit": min(query.get("limit", _PAGE), most or _PAGE)}), most))
+        limit = query.get("limit", _PAGE)
+        return list(islice(self._items(path, query | {"limit": min(limit, most or limit)}), most))
 
     def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Return what a route answers to a question with a body, which changes nothing; raises as `get`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import TYPE_CHECKING
 
 from databus.core.errors.config import ConfigError
@@ -16,6 +18,7 @@ from databus.runtime.context import Services
 
 if TYPE_CHECKING:
     from databus.kafka.groups import ClusterGroups
+    from databus.sinks.kafka_mirror.spec import MirrorTopics
 
 _OWN = "databus."
 """Stem of the groups that hold markers."""
@@ -57,6 +60,82 @@ def require_known(groups: Sequence[str], names: Sequence[str], conn_id: str) -> 
         raise ConfigError(
             f"{conn_id} has no consumer group {', '.join(map(repr, unknown))}", hint=f"Known: {shown}{more}."
         )
+
+
+@dataclass(frozen=True)
+class GroupPlace:
+    """Committed offset of a group, and where it would go on on the other side.
+
+    Attributes:
+        place: partition on the side where the group was read.
+        offset: what it has committed there.
+        other: the partition on the other side; None while nothing of it was mirrored.
+        other_offset: where a reader that goes over goes on there; None while nothing was mirrored.
+        committed: what the group has committed on the other side by now; None for nothing.
+    """
+
+    place: Place
+    offset: int
+    other: Place | None
+    other_offset: int | None
+    committed: int | None
+
+
+def names_of(conn_id: str, spec: MirrorTopics, services: Services) -> list[str]:
+    """Return the names of a cluster's consumer groups, without those that hold markers.
+
+    Args:
+        conn_id: the cluster: one of the two sides of a mirror.
+        spec: the mirror's sink.
+        services: the installation.
+
+    Raises:
+        SourceError: the cluster does not answer or refuses.
+    """
+    with closing(_cluster(conn_id, spec, services)) as cluster:
+        return [name for name in cluster.names() if not name.startswith(_OWN)]
+
+
+def group_places(flow: Flow, services: Services, group: str, *, back: bool = False) -> list[GroupPlace]:
+    """Return where one group has committed, and where it would go on on the other side; nothing is set.
+
+    Partitions of which nothing was mirrored are listed without a place on the other side.
+
+    Args:
+        flow: the mirror.
+        services: the installation.
+        group: name of the group.
+        back: from the target to the source.
+
+    Raises:
+        ConfigError: the flow is no mirror, or the side that is read has no such group.
+        SourceError: a cluster does not answer or refuses.
+    """
+    spec = mirror_sink(flow)
+    conn_ids = (spec.source_conn_id, spec.conn_id)
+    here, there = reversed(conn_ids) if back else conn_ids
+    with (
+        translation(flow, services, back=back) as translate,
+        closing(_cluster(here, spec, services)) as origin,
+        closing(_cluster(there, spec, services)) as other,
+    ):
+        require_known((escape(group),), [name for name in origin.names() if not name.startswith(_OWN)], here)
+        committed = origin.committed([group]).get(group, {})
+        images = {place: translate(place, offset) for place, offset in committed.items()}
+        wanted = [image[0] for image in images.values() if image is not None]
+        present = other.committed_at(group, wanted) if wanted else {}
+    return [
+        GroupPlace(place, offset, *(image or (None, None)), present.get(image[0]) if image else None)
+        for place, offset in sorted(committed.items())
+        for image in (images[place],)
+    ]
+
+
+def _cluster(conn_id: str, spec: MirrorTopics, services: Services) -> ClusterGroups:
+    from databus.kafka.client import ClientSettings
+    from databus.kafka.groups import ClusterGroups
+
+    return ClusterGroups(ClientSettings.of(services.connections.get(conn_id), spec.timeout_s))
 
 
 class GroupSync:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import OffsetInvalidError
@@ -129,3 +129,16 @@ def mapped(
         spans = [s.turned if back else s for s in known(list(group))]
         found += [(other, cut) for span in merged(spans) if (cut := span.within(first, upto)) is not None]
     return found
+
+
+def span_facts(place: Place, span: OffsetSpan) -> dict[str, Any]:
+    """Return plain JSON of what `mapped` found of one place: first and last offset, on both sides."""
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "from": span.begin,
+        "to": span.upto - 1,
+        "other_from": span.image,
+        "other_to": span.image_upto - 1,
+        "exact": span.exact,
+    }

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from databus.web.answers import accounts, checkpoints, flows, quarantine, snapshots, trace
+from databus.web.answers import accounts, checkpoints, flows, mirrors, quarantine, snapshots, trace
 
 _DAG = "/dags/{dag_id}"
 _MOVES = ("pause", "resume", "rewind", "skip", "restore", "adopt", "accept")
@@ -44,6 +44,10 @@ ANSWERS: dict[str, type[BaseModel]] = {
     f"{_DAG}/mirror/partitions": accounts.Partitions,
     f"{_DAG}/mirror/heartbeat": accounts.HeartbeatAnswer,
     f"{_DAG}/mirror/translate": accounts.Translated,
+    "/mirrors": mirrors.MirrorPage,
+    f"{_DAG}/mirror": mirrors.MirrorState,
+    f"{_DAG}/mirror/offsets": mirrors.OffsetSpans,
+    f"{_DAG}/mirror/group": mirrors.GroupTranslated,
     f"{_DAG}/plan": accounts.Planned,
     f"{_DAG}/doctor": accounts.Doctor,
     f"{_DAG}/alerts": accounts.Alerts,

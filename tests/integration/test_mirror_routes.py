@@ -173,7 +173,7 @@ def test_a_cluster_that_is_away_takes_nothing_else_away(world: KafkaWorld, tmp_p
     east.write(topic, [{"value": "v"}])
     mirror = mirror_of(
         world, topic, groups=(f"{topic}-*",), heartbeat=timedelta(seconds=10), timeout=timedelta(seconds=2),
-        target_conn_id=world.override("kafka_west", host="127.0.0.1", port=9),
+        target_conn_id=world.override("kafka_west", extra={"bootstrap.servers": "127.0.0.1:1"}),
     )  # fmt: skip
     now = Desk(world, mirror, tmp_path).get("/mirror")
     assert [(one["of"], bool(one["message"]), bool(one["hint"])) for one in now["problems"]] == [

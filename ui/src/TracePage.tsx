@@ -75,11 +75,12 @@ export function TracePage() {
 }
 
 function Nothing({ error, again }: { error: Error; again: () => void }) {
-  if (!(error instanceof Refused) || ![400, 404].includes(error.status)) return <Failure what="It could not be traced:" error={error} again={again} />;
+  const unknown = error instanceof Refused && error.detail.code === "trace_query_unknown";
+  if (!(error instanceof Refused) || !(unknown || error.status === 404)) return <Failure what="It could not be traced:" error={error} again={again} />;
   const looked = error.detail.looked_through;
   return (
     <div className="card" role="status" data-testid="nothing">
-      <p><b><span aria-hidden="true">– </span>{error.status === 400 ? "That cannot be traced." : "Not found."}</b> {error.message}</p>
+      <p><b><span aria-hidden="true">– </span>{unknown ? "That cannot be traced." : "Not found."}</b> {error.message}</p>
       {error.detail.hint ? <p className="note">{error.detail.hint}</p> : null}
       {looked ? <p className="note" data-testid="looked">Looked through {count(looked.flows.length, "flow")}{looked.flows.length ? `: ${looked.flows.slice(0, 20).join(", ")}` : ""}
         {looked.flows.length > 20 ? " and others" : ""}{looked.not_readable.length ? `. Not readable here: ${looked.not_readable.join(", ")}` : ""}.</p> : null}

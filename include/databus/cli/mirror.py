@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
     A line is a run of records: in it the offsets of both sides count up together.
     """
     if (there := served(flow)) is not None:
-        asked = {"topic": topic, "partition": partition, "from": first, "back": back, "limit": _SPANS}
+        asked: dict[str, Any] = {"topic": topic, "partition": partition, "from": first, "back": back, "limit": _SPANS}
         rows = there.pages("/mirror/offsets", **asked, **({} if upto is None else {"to": upto}))
     else:
         with opened(flow, dags) as (spec, services):

@@ -124,11 +124,11 @@ def group_places(flow: Flow, services: Services, group: str, *, back: bool = Fal
         images = {place: translate(place, offset) for place, offset in committed.items()}
         wanted = [image[0] for image in images.values() if image is not None]
         present = other.committed_at(group, wanted) if wanted else {}
-    return [
-        GroupPlace(place, offset, *(image or (None, None)), present.get(image[0]) if image else None)
-        for place, offset in sorted(committed.items())
-        for image in (images[place],)
-    ]
+    found: list[GroupPlace] = []
+    for place, offset in sorted(committed.items()):
+        to, goes_on = images[place] or (None, None)
+        found.append(GroupPlace(place, offset, to, goes_on, present.get(to) if to else None))
+    return found
 
 
 def _cluster(conn_id: str, spec: MirrorTopics, services: Services) -> ClusterGroups:

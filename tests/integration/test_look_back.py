@@ -34,11 +34,12 @@ PARTITIONS = 2
 def cleaning(servers: str) -> Iterator[None]:
     """Let the broker look for what is to be compacted each half second, and not each fifteen."""
     admin = AdminClient({"bootstrap.servers": servers})
+    (broker,) = map(str, admin.list_topics(timeout=20).brokers)
 
     def alter(how: AlterConfigOpType) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", "500", incremental_operation=how)
         (done,) = admin.incremental_alter_configs(
-            [ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])]
+            [ConfigResource(ResourceType.BROKER, broker, incremental_configs=[entry])]
         ).values()
         done.result(30)
 
@@ -172,6 +173,46 @@ def test_a_compacted_state_then_the_stream_through_kills_and_retention(
     assert table.ends == 2 * PARTITIONS
     behind.close()
     assert list(reading(checkpoint=FileCheckpoint(path), until_end=True)) == []
+
+
+def test_members_begin_with_the_state_of_what_they_are_given(
+    servers: str, flow: TwoSinks, reading: Callable[..., Changes]
+) -> None:
+    """One that joins as the other has begun takes a partition over, with its state where that is not whole."""
+    flow.write(20)
+    member = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+    one, other = (reading(group=flow.name, client=member, commit_every_s=0) for _ in range(2))
+    tables: list[Table] = []
+
+    def read(changes: Changes) -> None:
+        tables.append(Table())
+        for change in changes:
+            tables[-1 if changes is other else 0].apply(change)
+
+    first = next(iter(one))
+    assert first.op in "rd"
+    threads = [threading.Thread(target=read, args=(each,)) for each in (one, other)]
+    threads[0].start()
+    wait_until(lambda: tables and tables[0].ends > 0, "the first member")
+    threads[1].start()
+    stop = threading.Event()
+    writing = flow.writing(stop)
+    wait_until(lambda: len(tables) == 2 and tables[1].came > 20, "the second member")
+    stop.set()
+    writing.join()
+
+    def newest() -> dict[int, int]:
+        found: dict[int, int] = {}
+        for table in tables:
+            for key, number in table.numbers.items():
+                found[key] = max(number, found.get(key, 0))
+        return found
+
+    wait_until(lambda: all(newest().get(key) == number for key, number in flow.alive.items()), "all rows")
+    for each in (one, other):
+        each.stop()
+    for thread in threads:
+        thread.join()
 
 
 def test_rows_of_an_open_transaction_are_behind_the_end(

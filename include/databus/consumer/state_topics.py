@@ -71,17 +71,17 @@ class StateTopics:
 
     def end(self, place: Place) -> int:
         """Return the offset behind what is committed."""
+        # The reader's own connection answers one request after the other, and a fetch may wait half a second.
+        client, _ = self._of_markers(self._state.changes_sink)
         try:
-            high: int = self._client.get_watermark_offsets(TopicPartition(*place), timeout=self._settings.timeout_s)[1]
+            high: int = client.get_watermark_offsets(TopicPartition(*place), timeout=self._settings.timeout_s)[1]
         except KafkaException as error:
             raise self._told(f"find the end of {place[0]}:{place[1]}", error) from error
         return high
 
     def marks(self, sink: str) -> Marks:
         """Return the markers of a sink's slots; empty where there is none, or one is about to change."""
-        if sink not in self._markers:
-            self._markers[sink] = self._open_markers(sink)
-        client, slots = self._markers[sink]
+        client, slots = self._of_markers(sink)
         places = [TopicPartition(MARKER_TOPIC, slot) for slot in range(slots)]
         try:
             answers = client.committed(places, min(self._settings.timeout_s, _SOON_S))
@@ -145,7 +145,10 @@ class StateTopics:
         elif not error.retriable():
             raise self._told(f"read {place[0]}:{place[1]}", error)
 
-    def _open_markers(self, sink: str) -> tuple[Consumer, int]:
+    def _of_markers(self, sink: str) -> tuple[Consumer, int]:
+        """Return the client that reads a sink's markers, and how many slots there may be."""
+        if sink in self._markers:
+            return self._markers[sink]
         partitions = self._partitions(MARKER_TOPIC)
         if not partitions:
             raise StateTopicError(
@@ -153,7 +156,8 @@ class StateTopics:
                 "exactly once"
             )
         settings = {**_FIXED, "group.id": self._state.group(sink), "retry.backoff.ms": 2, "retry.backoff.max.ms": 20}
-        return self._settings.consumer(settings, self._reported), partitions
+        self._markers[sink] = self._settings.consumer(settings, self._reported), partitions
+        return self._markers[sink]
 
     def _partitions(self, topic: str) -> int:
         try:

@@ -98,6 +98,8 @@ class Feed:
         if self._looks is not None and self._looks.active:
             taken += self._look_back(self._looks, 0 if taken else seconds)
             seconds = min(seconds, _PAUSE_S)
+        else:
+            self._close_looks()
         return [*taken, *self._take(0 if taken else seconds)]
 
     def _look_back(self, looks: LookBacks, seconds: float) -> list[tuple[Message, Progress]]:
@@ -157,7 +159,8 @@ class Feed:
     def rewind(self) -> None:
         """Go back to the checkpoint in all partitions."""
         self._kept = []
-        if self._failed is not None or self._looks is not None or not self._seek():
+        looking = self._looks is not None and self._looks.active
+        if self._failed is not None or looking or not self._seek():
             self._leave()
             self._failed = None
             self._forget_unsaved()
@@ -170,7 +173,10 @@ class Feed:
             self._drop(place)
         self._forget_unsaved()
         try:
-            for place, offset in self._begin(places).items():
+            found = self._begin(places)
+            if not all(progress.told for progress in self._owned.values()):
+                return False  # a state is read again
+            for place, offset in found.items():
                 self._client.seek(TopicPartition(*place, offset))
         except KafkaException as error:
             log.info("reading again from the checkpoint with another client: %s", error)
@@ -332,19 +338,15 @@ class Feed:
         self._raise_failure()
         return [(message, progress) for message, progress in found if progress.held]
 
-    def _ends(self, place: Place, offset: int) -> list[tuple[Message, Progress]]:
-        return [] if self._looks is None else self._looks.ends(place, offset)
-
     def _sort_out(self, messages: Sequence[Any], found: list[tuple[Message, Progress]]) -> None:
         for message in messages:
-            place = (message.topic(), message.partition())
-            if (error := message.error()) is not None:
+            place, error = (message.topic(), message.partition()), message.error()
+            if error is not None:
                 self._note(error, place)
-                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                    found += self._ends(place, message.offset())
-            elif (progress := self._owned.get(place)) is not None:
+            if self._looks is not None and (error is None or error.code() == KafkaError._PARTITION_EOF):  # noqa: SLF001
+                found += self._looks.ends(place, message.offset())
+            if error is None and (progress := self._owned.get(place)) is not None:
                 progress.at_end = False
-                found += self._ends(place, message.offset())
                 found.append((message, progress))
 
     def _raise_failure(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from databus.consumer.change import WHOLE, Change, Message, Place
 from databus.consumer.messages import TransactionMark, headers, read
 from databus.consumer.progress import Progress, StateProgress
-from databus.core.errors.consumer import StateTopicError
+from databus.core.errors.consumer import MessageFormatError, StateTopicError
 from databus.core.events import Op
 
 if TYPE_CHECKING:
@@ -89,6 +89,11 @@ def _row(message: Message, registered: RegisteredValues | None) -> Change | Tran
             told.get("position", ""),
         )
         change.ts_ms = int(told["ts_ms"]) if "ts_ms" in told else None
+        if registered is not None and (key := message.key()) is not None and key[:1] == b"\0":
+            try:
+                change.set_key(registered.document(key))
+            except ValueError as error:
+                raise MessageFormatError(f"{change} has a key that cannot be read: {error}") from None
         return change
     found = read(message, registered)
     if isinstance(found, Change):

@@ -65,7 +65,7 @@ class Window:
             raise StateTopicError(
                 f"event {event_id} has the key {key.decode(errors='replace')[:100]} in the state topic, and another "
                 "one in the topic of changes",
-                hint="Give both sinks of the flow the same key and the same transforms.",
+                hint="Give both sinks of the flow the same key, format and transforms.",
             )
         self._known += 1
         self._db.execute(

@@ -23,7 +23,7 @@ from databus.consumer.places import client_settings
 from databus.consumer.state_topics import StateTopics
 from databus.core.errors import StateTopicError
 from tests.integration.kafka_target import wait_until
-from tests.integration.two_sinks import KEYS, TwoSinks, forget
+from tests.integration.two_sinks import KEYS, TwoSinks, forget, keep_tombstones
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -124,6 +124,7 @@ def reading(servers: str, flow: TwoSinks) -> Iterator[Callable[..., Changes]]:
 def test_a_compacted_state_then_the_stream_through_kills_and_retention(
     servers: str, flow: TwoSinks, reading: Callable[..., Changes], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    keep_tombstones(servers, flow.state, 0)
     flow.write(60)
     written = flow.rows
 
@@ -132,6 +133,7 @@ def test_a_compacted_state_then_the_stream_through_kills_and_retention(
         return records(servers, flow.state) < written // 2
 
     wait_until(compacted, "compaction of the state")
+    keep_tombstones(servers, flow.state, 120_000)
     forget(servers, flow.changes, PARTITIONS)
     table, stop = Table(), threading.Event()
     thread = flow.writing(stop)

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
@@ -22,9 +29,9 @@ COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.001",
     "segment.ms": "200",
-    "delete.retention.ms": "4000",
+    "delete.retention.ms": "60000",
 }
-"""Settings of a state topic whose old rows and tombstones are soon gone."""
+"""Settings of a state topic whose old rows are soon gone."""
 
 
 def make(servers: str, topics: Sequence[tuple[str, dict[str, str]]], partitions: int) -> None:
@@ -112,6 +119,15 @@ class TwoSinks:
             self.sessions[sink].producer.produce(
                 topic, text, json.dumps({"id": key}), key % self._partitions, headers=[("event_id", event)]
             )
+
+
+def keep_tombstones(servers: str, topic: str, ms: int) -> None:
+    """Let compaction keep tombstones for some time."""
+    entry = ConfigEntry("delete.retention.ms", str(ms), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    done.result(30)
 
 
 def forget(servers: str, topic: str, partitions: int) -> None:

@@ -14,7 +14,9 @@ from databus.core.option_texts import described
 from tests.reference.markdown import plain
 
 _SECTIONS = re.compile(r"^(?:Attributes|Args|Returns|Raises):$", re.MULTILINE)
-_INTERNAL = frozenset({"bind", "check", "give_up", "load_anew", "open", "reset", "store", "take_up"})
+_INTERNAL = frozenset(
+    {"bind", "check", "give_up", "group", "load_anew", "open", "reset", "store", "take_up", "topic_of"}
+)
 """Methods that the consumer itself calls."""
 _HEAD = """# Consumer
 

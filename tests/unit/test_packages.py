@@ -361,6 +361,7 @@ sys.meta_path.insert(0, Blocked())
 import databus.consumer
 from databus.consumer import *
 import databus.consumer.places, databus.consumer.feed, databus.consumer.regrouping, databus.consumer.typed_rows
+import databus.consumer.look_backs
 
 changes = Changes("k:9092", "t", group="g")
 databus.consumer.places.client_settings("k:9092")
@@ -374,4 +375,4 @@ def test_a_consumer_needs_its_own_extra_alone() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CONSUMER_ALONE, ",".join(blocked)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "[] 7\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "[] 8\n"), done.stderr

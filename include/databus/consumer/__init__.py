@@ -15,8 +15,18 @@ if TYPE_CHECKING:
     from databus.consumer.checkpoints import DatabaseCheckpoint, FileCheckpoint
     from databus.consumer.handlers import Handlers
     from databus.consumer.progress import Seen
+    from databus.consumer.state_topic import StateTopic
 
-__all__ = ["Change", "Changes", "DatabaseCheckpoint", "FileCheckpoint", "Handlers", "Seen", "Transaction"]
+__all__ = [
+    "Change",
+    "Changes",
+    "DatabaseCheckpoint",
+    "FileCheckpoint",
+    "Handlers",
+    "Seen",
+    "StateTopic",
+    "Transaction",
+]
 
 _PLACES = {
     "Change": "change",
@@ -25,6 +35,7 @@ _PLACES = {
     "FileCheckpoint": "checkpoints",
     "Handlers": "handlers",
     "Seen": "progress",
+    "StateTopic": "state_topic",
     "Transaction": "change",
 }
 """Public name → its module."""

@@ -15,6 +15,8 @@ Row = dict[str, Any]
 Form = Literal["iso", "debezium", "schema", "maxwell", "canal"]
 """Format of values: databus's own JSON, Debezium's types without and with schemas, Maxwell's, Canal's."""
 RowClass = TypeVar("RowClass")
+WHOLE = "e"
+"""Operation of the change that says that the state of a partition is whole."""
 
 
 class Message(Protocol):
@@ -52,7 +54,8 @@ class Change:
     (Debezium with schemas, Canal, Avro): bytes there. Dates and times are ISO texts, with schemas `datetime` values.
 
     Attributes:
-        op: "c" insert, "u" update, "d" delete, "r" read by a snapshot, "t" TRUNCATE, "m" schema change.
+        op: "c" insert, "u" update, "d" delete, "r" read by a snapshot or from a state topic, "t" TRUNCATE, "m" schema
+            change, "e" end of a partition's state (it has no row).
         table: "database.table"; "" where the record does not say it (plain rows without the header `table`).
         before: row before the change; None without. Maxwell and Canal write of an update the values that changed, and
             of them `before` has these and the key.
@@ -66,6 +69,7 @@ class Change:
         flags: values that are not as their column says, "IMAGE.COLUMN:REASON" (docs/reference/messages.md#flags).
         query: statement of a TRUNCATE or schema change; "" of rows.
         form: how its values are written.
+        state: number of the state that it belongs to, of the flow's state topic; 0 of changes of the stream alone.
     """
 
     __slots__ = (
@@ -82,6 +86,7 @@ class Change:
         "order",
         "position",
         "query",
+        "state",
         "table",
         "transaction",
         "ts_ms",
@@ -95,7 +100,7 @@ class Change:
         self.op, self.table, self.before, self.after = op, table, before, after
         self.event_id = self.position = self.gtid = self.transaction = self.query = ""
         self.ts_ms: int | None = None
-        self.order = 0
+        self.order = self.state = 0
         self.flags: Sequence[str] = ()
         self.form: Form = "iso"
 

@@ -18,6 +18,7 @@ from databus.consumer.filters import Filters
 from databus.consumer.messages import TransactionMark, read
 from databus.consumer.options import ConsumerOptions
 from databus.consumer.progress import UNKNOWN, Progress
+from databus.consumer.state_rows import change_of
 from databus.core.errors.config import ConfigError
 from databus.core.errors.consumer import MessageFormatError
 
@@ -147,9 +148,9 @@ class Changes(ConsumerOptions):
         from databus.consumer.regrouping import Regrouper
         from databus.consumer.spill import SpillRoom
 
-        if not self.transaction_topic or self.share is not None or self.seen is not None:
+        if not self.transaction_topic or self.share is not None or self.seen is not None or self.state is not None:
             raise ConfigError(
-                "transactions() needs transaction_topic, and all partitions (no share); it takes no seen",
+                "transactions() needs transaction_topic, and all partitions (no share); it takes no seen and no state",
                 hint='Let the sink write BEGIN and END: Kafka(…, transaction_topic="cdc.transactions").',
             )
         self._begin(whole=True)
@@ -200,7 +201,7 @@ class Changes(ConsumerOptions):
             return False
         self._feed.store()
         if change is not None:
-            return bool(change._owner.stored > change.offset)  # noqa: SLF001 - the consumer's own field
+            return bool(change._owner.is_stored(change))  # noqa: SLF001 - the consumer's own field
         return all(progress.stored >= progress.acked for progress in self._feed.owned.values())
 
     def rewind(self) -> None:
@@ -244,11 +245,13 @@ class Changes(ConsumerOptions):
             self._in_hand = None
 
     def _opened(self, *, member: bool) -> Feed:
-        from databus.consumer.feed import Feed, Reading
+        from databus.consumer.feed import Feed
         from databus.consumer.places import client_settings
+        from databus.consumer.reading import Reading
 
         topics = (*self._names, self.transaction_topic) if self.transaction_topic else self._names
-        reading = Reading(topics, self.group, member, self.start, self.share or (0, 1), self.client)
+        share = self.share or (0, 1)
+        reading = Reading(topics, self.group, member, self.start, share, self.client, self.state, self.behind)
         return Feed(client_settings(self.cluster), reading, self.checkpoint)
 
     def _deliverable(self) -> Iterator[_DeliveredChange]:
@@ -258,10 +261,10 @@ class Changes(ConsumerOptions):
         """
         while self._pending and not self._stopped.is_set():
             message, progress = self._pending[0]
-            change = self._read(message) if progress.owned else None
+            change = self._read(message, progress) if progress.held else None
             wanted = isinstance(change, Change) and self._filters.wanted(change)
             self._pending.popleft()
-            if not progress.owned:
+            if not progress.held:
                 continue
             if not isinstance(change, Change) or not wanted or (self.seen is not None and change in self.seen):
                 progress.pass_over(message.offset() + 1)
@@ -273,9 +276,9 @@ class Changes(ConsumerOptions):
                 self._in_hand = delivered
             yield delivered
 
-    def _read(self, message: Message) -> Change | TransactionMark | None:
+    def _read(self, message: Message, progress: Progress) -> Change | TransactionMark | None:
         try:
-            return read(message, self._registered)
+            return change_of(message, progress, self._registered)
         except MessageFormatError as error:
             if self.unreadable == "stop":
                 raise
@@ -370,4 +373,6 @@ class Changes(ConsumerOptions):
 
     def _delivered(self) -> dict[Place, int]:
         owned = {} if self._feed is None else self._feed.owned
-        return {place: progress.delivered for place, progress in owned.items() if progress.delivered >= 0}
+        return {
+            place: progress.delivered for place, progress in owned.items() if progress.told and progress.delivered >= 0
+        }

@@ -6,24 +6,30 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from databus.consumer.change import Message, Place
 from databus.consumer.checkpoints import DatabaseCheckpoint, FileCheckpoint
-from databus.consumer.places import Start, known_places, shared_out, start_places
+from databus.consumer.places import known_places, shared_out, start_places
 from databus.consumer.progress import UNKNOWN, Progress
-from databus.core.errors.consumer import PlaceGoneError, StoredPlaceError
+from databus.consumer.reading import Reading
+from databus.consumer.stored_places import StoredPlaces
+from databus.core.errors.consumer import PlaceGoneError
 from databus.core.errors.source import SourceSettingError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.source_errors import source_error
+
+if TYPE_CHECKING:
+    from databus.consumer.look_backs import LookBacks
 
 log = logging.getLogger(__name__)
 
 _TAKEN = 500
 """Records taken at once at most."""
+_PAUSE_S = 0.005
+"""Seconds to wait for changes where a state is read beside them."""
 _LOOK_S = 30.0
 """Seconds between two looks for partitions that were added, where no group does it."""
 _FIXED = {
@@ -35,38 +41,7 @@ _FIXED = {
     "partition.assignment.strategy": "cooperative-sticky",
     "allow.auto.create.topics": False,
 }
-_NOT_NOW = frozenset(
-    {
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-        KafkaError._NO_OFFSET,  # noqa: SLF001
-    }
-)
-"""Errors of a commit by a member whose partitions are on their way to others: what was not stored is read again."""
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Choice of what is read, and how.
-
-    Attributes:
-        topics: names, or patterns that begin with `^`.
-        group: consumer group; "" for none.
-        member: whether the group's members share the partitions; else this consumer takes its share of all.
-        start: where partitions without a checkpoint begin.
-        share: (number, of how many) of the partitions, without a group's members.
-        client: librdkafka settings of the consumer.
-    """
-
-    topics: tuple[str, ...]
-    group: str = ""
-    member: bool = False
-    start: Start = "committed"
-    share: tuple[int, int] = (0, 1)
-    client: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Feed:
@@ -82,6 +57,7 @@ class Feed:
         self, settings: ClientSettings, reading: Reading, checkpoint: FileCheckpoint | DatabaseCheckpoint | None
     ):
         self._settings, self._reading, self._checkpoint = settings, reading, checkpoint
+        self._stored = StoredPlaces(settings, reading, checkpoint)
         self._owned: dict[Place, Progress] = {}
         self._kept: list[tuple[Message, Progress]] = []
         self._first: set[Place] = set()
@@ -90,6 +66,7 @@ class Feed:
         self._looked = self._stored_at = self.polled = time.monotonic()
         self.clock = 0.0  # seconds spent on polling: what the caller takes is not waited for
         self._closing = False
+        self._looks: LookBacks | None = None
         self._forget_unsaved()
         self._client = self._open()
 
@@ -101,7 +78,8 @@ class Feed:
     @property
     def at_end(self) -> bool:
         """True where there are partitions, and each was read to its end."""
-        return bool(self._owned) and not self._kept and all(progress.at_end for progress in self._owned.values())
+        looking = self._looks is not None and self._looks.active
+        return bool(self._owned) and not self._kept and not looking and all(p.at_end for p in self._owned.values())
 
     @property
     def settled(self) -> float:
@@ -117,7 +95,47 @@ class Feed:
         """
         taken, self._kept = self._kept, []
         self._look()
+        if self._looks is not None and self._looks.active:
+            taken += self._look_back(self._looks, 0 if taken else seconds)
+            seconds = min(seconds, _PAUSE_S)
+        else:
+            self._close_looks()
         return [*taken, *self._take(0 if taken else seconds)]
+
+    def _look_back(self, looks: LookBacks, seconds: float) -> list[tuple[Message, Progress]]:
+        """Return the next rows of states; where one is read, go on with the changes."""
+        found, ready, lost = looks.step(seconds)
+        for place, why in lost:
+            looks.again(place, why)
+            self._begin_anew(place)
+        for place, offset in ready:
+            self._assign_again(place, offset)
+        return [(message, progress) for message, progress in found if progress.held]
+
+    def _begin_anew(self, place: Place) -> None:
+        """Begin a partition with its state, whatever was read of it."""
+        before = self._owned[place]
+        before.owned = False
+        progress = self._owned[place] = Progress(place, UNKNOWN)
+        self._looking().begin(progress)
+        self._assign_again(place, OFFSET_END)
+
+    def _assign_again(self, place: Place, offset: int) -> None:
+        at = [TopicPartition(*place, offset)]
+        try:
+            self._client.incremental_unassign(at)
+            self._client.incremental_assign(at)
+            self._client.pause(at) if offset == OFFSET_END else self._client.resume(at)
+        except KafkaException as error:
+            raise self._told("change between state and changes", error) from error
+
+    def _looking(self) -> LookBacks:
+        if self._looks is None:
+            from databus.consumer.look_backs import LookBacks
+
+            assert self._reading.state is not None  # noqa: S101 - the options ask for it
+            self._looks = LookBacks(self._settings, self._reading.state, self._reading.client)
+        return self._looks
 
     def keep_alive(self) -> None:
         """Tell the group that this consumer is alive although its caller takes long; what comes is kept for `poll`."""
@@ -136,12 +154,13 @@ class Feed:
             SourceError: the brokers do not answer.
         """
         self._stored_at = time.monotonic()
-        self._store(self._owned.values())
+        self._stored.store(self._client, self._owned.values())
 
     def rewind(self) -> None:
         """Go back to the checkpoint in all partitions."""
         self._kept = []
-        if self._failed is not None or not self._seek():
+        looking = self._looks is not None and self._looks.active
+        if self._failed is not None or looking or not self._seek():
             self._leave()
             self._failed = None
             self._forget_unsaved()
@@ -154,7 +173,10 @@ class Feed:
             self._drop(place)
         self._forget_unsaved()
         try:
-            for place, offset in self._begin(places).items():
+            found = self._begin(places)
+            if not all(progress.told for progress in self._owned.values()):
+                return False  # a state is read again
+            for place, offset in found.items():
                 self._client.seek(TopicPartition(*place, offset))
         except KafkaException as error:
             log.info("reading again from the checkpoint with another client: %s", error)
@@ -176,12 +198,18 @@ class Feed:
         for place in list(self._owned):
             self._drop(place)
         self._client.close()
+        self._close_looks()
         self._closing = False
+
+    def _close_looks(self) -> None:
+        looks, self._looks = self._looks, None
+        if looks is not None:
+            looks.close()
 
     def _open(self) -> Consumer:
         reading = self._reading
         group = reading.group or f"databus-reader-{uuid.uuid4().hex}"
-        self._reported = LastError()
+        self._reported = self._stored.reported = LastError()
         client = self._settings.consumer({**reading.client, **_FIXED, "group.id": group}, self._reported)
         self._client = client
         try:
@@ -195,6 +223,7 @@ class Feed:
                 self._take_up(places)
         except BaseException:
             client.close()
+            self._close_looks()
             raise
         return client
 
@@ -222,6 +251,8 @@ class Feed:
         try:
             found = self._begin(places)
             self._client.incremental_assign([TopicPartition(*place, offset) for place, offset in found.items()])
+            if looking := [TopicPartition(*place) for place in found if not self._owned[place].told]:
+                self._client.pause(looking)
         except KafkaException as error:
             raise self._told("find the place to begin at", error) from error
 
@@ -231,16 +262,21 @@ class Feed:
         A partition that was not there as the consumer opened has no record from before `start`: it begins at its
         earliest.
         """
-        stored = self._load(places)
+        stored = self._stored.load(self._client, places)
         without = [place for place in places if place not in stored and place not in self._begun]
         timeout_s = self._settings.timeout_s
         first = [place for place in without if place in self._first]
+        looking = first if self._reading.start == "state" else []
+        first = [] if looking else first
         added = [place for place in without if place not in self._first]
         self._begun |= start_places(self._client, first, self._reading.start, timeout_s)
         self._begun |= start_places(self._client, added, "earliest", timeout_s)
         found = {place: stored.get(place, self._begun.get(place, OFFSET_BEGINNING)) for place in places}
+        found |= dict.fromkeys(looking, OFFSET_END)
         for place, offset in found.items():
             self._owned[place] = Progress(place, offset)
+        for place in looking:
+            self._looking().begin(self._owned[place])
         if isinstance(self._checkpoint, DatabaseCheckpoint):
             for place in places:
                 self._checkpoint.take_up(place)
@@ -250,23 +286,8 @@ class Feed:
         else:
             for progress in chosen:
                 progress.stored = UNKNOWN  # else a kill before the first acknowledgement would choose again
-            self._store(chosen)
+            self._stored.store(self._client, chosen)
         return found
-
-    def _load(self, places: Sequence[Place]) -> dict[Place, int]:
-        if isinstance(self._checkpoint, FileCheckpoint):
-            loaded = self._checkpoint.load()
-        elif self._checkpoint is not None:
-            loaded = self._checkpoint.load_anew()
-        elif self._reading.group and places:
-            answers = self._client.committed([TopicPartition(*place) for place in places], self._settings.timeout_s)
-            for answer in answers:
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
-            loaded = {(a.topic, a.partition): a.offset for a in answers if a.offset >= 0}
-        else:
-            loaded = {}
-        return {place: loaded[place] for place in places if place in loaded}
 
     def _assigned(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
         places = [(p.topic, p.partition) for p in partitions]
@@ -281,7 +302,7 @@ class Feed:
         log.info("revoked: %s", ", ".join(f"{t}:{p}" for t, p in places))
         try:
             if not self._closing:
-                self._store([self._owned[place] for place in places if place in self._owned])
+                self._stored.store(self._client, [self._owned[place] for place in places if place in self._owned])
         except Exception as error:  # noqa: BLE001 - what is not stored is repeated by who has it next
             log.warning("places of partitions that are given away are not stored: %s", error)
         for place in places:
@@ -296,8 +317,11 @@ class Feed:
         if (progress := self._owned.pop(place, None)) is None:
             return
         progress.owned = False
+        if self._looks is not None:
+            self._looks.drop(place)
         if isinstance(self._checkpoint, DatabaseCheckpoint):
-            self._checkpoint.give_up(place, UNKNOWN if progress.last == UNKNOWN else progress.delivered)
+            began = progress.told and progress.last != UNKNOWN
+            self._checkpoint.give_up(place, progress.delivered if began else UNKNOWN)
 
     def _take(self, seconds: float) -> list[tuple[Message, Progress]]:
         self._raise_failure()
@@ -312,14 +336,16 @@ class Feed:
             # With a time to wait it would wait until it has all that it was asked for.
             self._sort_out(self._client.consume(_TAKEN - 1, 0), found)
         self._raise_failure()
-        return [(message, progress) for message, progress in found if progress.owned]
+        return [(message, progress) for message, progress in found if progress.held]
 
     def _sort_out(self, messages: Sequence[Any], found: list[tuple[Message, Progress]]) -> None:
         for message in messages:
-            place = (message.topic(), message.partition())
-            if (error := message.error()) is not None:
+            place, error = (message.topic(), message.partition()), message.error()
+            if error is not None:
                 self._note(error, place)
-            elif (progress := self._owned.get(place)) is not None:
+            if self._looks is not None and (error is None or error.code() == KafkaError._PARTITION_EOF):  # noqa: SLF001
+                found += self._looks.ends(place, message.offset())
+            if error is None and (progress := self._owned.get(place)) is not None:
                 progress.at_end = False
                 found.append((message, progress))
 
@@ -335,7 +361,7 @@ class Feed:
             if (progress := self._owned.get(place)) is not None:
                 progress.at_end, progress.ended = True, self.clock
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            self._failed = self._gone(place, error)
+            self._passed_over(place, error)
         elif code == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001
             log.warning("a change took longer than max.poll.interval.ms: the group has given its partitions to others")
         elif code in _ABSENT:
@@ -343,44 +369,21 @@ class Feed:
         elif not error.retriable():
             self._failed = self._told("read", error)
 
-    def _store(self, progresses: Any) -> None:
-        due = {p.place: p.acked for p in progresses if p.acked > p.stored}
-        if not due or isinstance(self._checkpoint, DatabaseCheckpoint):
+    def _passed_over(self, place: Place, error: KafkaError) -> None:
+        """Begin with the state where retention has passed a place, or stop."""
+        progress = self._owned.get(place)
+        if progress is None or (progress.told and self._reading.behind == "stop"):
+            self._failed = self._gone(place, error)
             return
-        if self._checkpoint is not None:
-            self._checkpoint.store(due)
-            refused: set[Place] = set()
-        elif self._reading.group:
-            refused = self._commit(due)
-        else:
-            return
-        for place, offset in due.items():
-            if place not in refused and place in self._owned:
-                self._owned[place].stored = offset
-
-    def _commit(self, due: Mapping[Place, int]) -> set[Place]:
-        """Commit offsets, and return the places that the group does not take now."""
-        offsets = [TopicPartition(*place, offset) for place, offset in due.items()]
+        gone = self._gone(place, error).message
         try:
-            answers = self._client.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            if self._reading.member and error.args[0].code() in _NOT_NOW:
-                log.info("offsets are not committed now: %s", error)
-                return set(due)
-            raise self._refused(error.args[0]) from error
-        for answer in answers or ():
-            if answer.error is not None and not (self._reading.member and answer.error.code() in _NOT_NOW):
-                raise self._refused(answer.error)
-        return {(a.topic, a.partition) for a in answers or () if a.error is not None}
-
-    def _refused(self, error: KafkaError) -> Exception:
-        group = self._reading.group
-        if not self._reading.member and error.code() in _NOT_NOW:
-            return StoredPlaceError(
-                f"group {group} has members: its offsets are theirs",
-                hint="Stop the programs that read with this group, or take another name.",
-            )
-        return self._told(f"commit offsets of group {group}", error)
+            if not progress.told:
+                self._looking().again(place, gone)
+            else:
+                log.warning("beginning with the state: %s", gone)
+            self._begin_anew(place)
+        except Exception as failed:  # noqa: BLE001 - raised by the poll that found the place gone
+            self._failed = failed
 
     def _gone(self, place: Place, error: KafkaError) -> PlaceGoneError:
         progress = self._owned.get(place)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from typing import Any
 
-from databus.consumer.change import Change, Row
+from databus.consumer.change import WHOLE, Change, Row
 from databus.core.errors.consumer import ConsumerError
 
 Condition = Callable[[Change], bool] | Mapping[str, Any]
@@ -36,6 +36,8 @@ class Filters:
         Raises:
             ConsumerError: tables are asked for, and the record does not say its table.
         """
+        if change.op == WHOLE:
+            return True
         if self._pattern is not None:
             known = self._known.get(change.table)
             if known is None:

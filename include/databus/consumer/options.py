@@ -16,6 +16,7 @@ from databus.kafka.client_settings import allowed
 
 if TYPE_CHECKING:
     from databus.consumer.places import Start
+    from databus.consumer.state_topic import StateTopic
 
 _OF_MEMBERS = frozenset({"group.instance.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"})
 """Settings of a group's members, which a flow has none of."""
@@ -30,8 +31,11 @@ class ConsumerOptions:
         topics: name, names, or patterns that begin with `^`, e.g. "cdc.shop.orders" or r"^cdc\.shop\..*".
         group: consumer group, e.g. "billing"; default "", none: without a checkpoint reading begins anew each time.
         start: where a partition without a checkpoint begins: "committed" and "earliest" (its first record), "latest"
-            (what comes from now on), an aware datetime (records written since), or {(topic, partition): offset}.
-            Default "committed".
+            (what comes from now on), "state" (the newest row of each key, from `state`, then what came since), an aware
+            datetime (records written since), or {(topic, partition): offset}. Default "committed".
+        state: `StateTopic` that the flow keeps; default None.
+        behind: what becomes of a partition whose checkpoint retention has passed: "stop" (default) the consumer, or
+            begin with the "state".
         tables: "database.table" or patterns with `*`; default all.
         where: function of a change, or {column: value or values}; an update passes where one of its rows does.
         columns: columns that rows keep; default all.
@@ -54,6 +58,8 @@ class ConsumerOptions:
     topics: str | Sequence[str]
     group: str = ""
     start: Start = "committed"
+    state: StateTopic | None = None
+    behind: Literal["stop", "state"] = "stop"
     tables: Sequence[str] = ()
     where: Condition | None = None
     columns: Sequence[str] = ()
@@ -91,9 +97,26 @@ class ConsumerOptions:
             )
         if self.ack_by not in ("loop", "explicit") or self.unreadable not in ("stop", "skip"):
             raise ConfigError('ack_by is "loop" or "explicit", unreadable "stop" or "skip"')
-        if isinstance(self.start, str) and self.start not in ("committed", "earliest", "latest"):
-            raise ConfigError(f'start is "committed", "earliest", "latest", a time or offsets, not {self.start!r}')
+        if isinstance(self.start, str) and self.start not in ("committed", "earliest", "latest", "state"):
+            raise ConfigError(
+                f'start is "committed", "earliest", "latest", "state", a time or offsets, not {self.start!r}'
+            )
+        self._check_state()
         try:
             allowed({name: value for name, value in self.client.items() if name not in _OF_MEMBERS}, "consumer")
         except ValueError as error:
             raise ConfigError(f"client: {error}") from None
+
+    def _check_state(self) -> None:
+        if self.behind not in ("stop", "state"):
+            raise ConfigError(f'behind is "stop" or "state", not {self.behind!r}')
+        if (self.start == "state" or self.behind == "state") != (self.state is not None):
+            raise ConfigError(
+                'start="state" and behind="state" need the state topic, which is of no use without one of them',
+                hint='Changes(…, start="state", state=StateTopic("shop")), with the name of the flow.',
+            )
+        if self.state is not None and (self.seen is not None or self.transaction_topic):
+            raise ConfigError(
+                "a consumer that begins with a state takes neither seen nor transaction_topic",
+                hint="Rows of a state belong to no transaction, and come again where it is read again.",
+            )

@@ -14,9 +14,10 @@ from databus.consumer.change import Place
 from databus.core.connections import Connection
 from databus.kafka.client import ClientSettings
 
-Start = Literal["committed", "earliest", "latest"] | datetime | Mapping[Place, int]
-"""Start of a partition without a checkpoint: its earliest record ("committed", "earliest"), behind its last one, at the
-first record that was written at a time or later, or at offsets (partitions that are not named: the earliest)."""
+Start = Literal["committed", "earliest", "latest", "state"] | datetime | Mapping[Place, int]
+"""Start of a partition without a checkpoint: its earliest record ("committed", "earliest"), behind its last one, with
+the state of its keys, at the first record that was written at a time or later, or at offsets (partitions that are not
+named: the earliest)."""
 
 
 def start_places(client: Any, places: Sequence[Place], start: Start, timeout_s: float) -> dict[Place, int]:

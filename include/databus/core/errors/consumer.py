@@ -33,8 +33,9 @@ class PlaceGoneError(ConsumerError):
 
     code = "consumer_place_gone"
     default_hint = (
-        "Rows in between are lost to this consumer: let the flow take a snapshot of the tables, then begin with a new "
-        "group, or with an empty checkpoint."
+        "Rows in between are lost to this consumer. Where the flow keeps a state topic, read that first: "
+        'behind="state" with state=StateTopic(…). Else let the flow take a snapshot of the tables, then begin with a '
+        "new group, or with an empty checkpoint."
     )
 
 
@@ -67,3 +68,35 @@ class SpillFullError(ConsumerError):
 
     code = "consumer_spill_full"
     default_hint = "Raise disk_bytes of transactions(), or lower its patience_s; nothing of them was acknowledged."
+
+
+class StateTopicError(ConsumerError):
+    """A state topic is missing, or is not one that a consumer can begin with."""
+
+    code = "consumer_state_topic"
+    default_hint = (
+        'Let the flow keep it: Kafka(name="state", topic="state.{route}", envelope="row", '
+        'topic_config={"cleanup.policy": "compact"}), with the partitions, keys and tables of the topic of changes.'
+    )
+
+
+class StateBehindError(ConsumerError):
+    """The sink of a state topic and that of the changes did not come to the same batch in time."""
+
+    code = "consumer_state_behind"
+    retryable = True
+    default_hint = (
+        "Look whether the flow runs and both sinks are up (`databus lag`), and whether flow, sink and installation of "
+        "StateTopic are right; then begin again, or raise its patience_s."
+    )
+
+
+class StateLostError(ConsumerError):
+    """A state could not be read before retention had passed what comes behind it."""
+
+    code = "consumer_state_lost"
+    retryable = True
+    default_hint = (
+        "Raise retention.ms of the topic of changes and delete.retention.ms of the state topic above the time that "
+        "reading takes, or share the partitions out to more consumers."
+    )

@@ -19,8 +19,8 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "consumer_place_gone": ErrorEntry(
         "The topic no longer has the records at the consumer's checkpoint: its retention has passed them.",
-        "Rows in between are lost to this consumer: let the flow take a snapshot of the tables, then begin with a new "
-        "group or an empty checkpoint.",
+        'Rows in between are lost to this consumer. Read the state first (`behind="state"`), where the flow keeps a '
+        "state topic; else let the flow take a snapshot of the tables, then begin with a new group or checkpoint.",
     ),
     "consumer_checkpoint_moved": ErrorEntry(
         "The checkpoint in the database is not the one that this consumer goes on from: another consumer of that name "
@@ -39,6 +39,23 @@ ENTRIES: dict[str, ErrorEntry] = {
     "consumer_spill_full": ErrorEntry(
         "Open transactions take more disk than disk_bytes allows.",
         "Raise disk_bytes, or lower patience_s so that incomplete transactions are given up sooner.",
+    ),
+    "consumer_state_topic": ErrorEntry(
+        "A state topic is missing, is not compacted alone, has other partitions or keys than the topic of changes, or "
+        "records without an event id.",
+        "The message names it. Let a second Kafka sink of the flow keep it, with the partitions and keys of the first.",
+    ),
+    "consumer_state_behind": ErrorEntry(
+        "The markers of the flow's two sinks, the state's and the changes', were not seen at the same batch within "
+        "patience_s.",
+        "Look whether the flow runs and both sinks are up; compare flow, sinks and installation of StateTopic with it.",
+        retried=True,
+    ),
+    "consumer_state_lost": ErrorEntry(
+        "Reading the state took longer than the topic of changes keeps what comes behind it, or than the state topic "
+        "keeps tombstones, as often as `rounds` says.",
+        "Raise retention.ms or delete.retention.ms of the topic that the message names, or share the partitions out.",
+        retried=True,
     ),
 }
 """Code → its entry."""

@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus import Flow, Kafka, Mock, SequenceTable
+from databus import Flow, Kafka, Mock, Route, SequenceTable
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError, SinkSettingError
 from databus.core.errors.sink import ValidationRefusedError
 from databus.core.positions.offsets import SequenceOffset
 from databus.core.state.plan import SinkPlan
 from databus.rows.murmur2 import murmur2
+from databus.runtime.direct.lane import may_be_direct
 from databus.runtime.direct.required import lane_findings
 from databus.sinks.kafka.message_options import require_read_back
 from databus.sinks.kafka.outbox_events import OutboxEncoder
@@ -165,6 +166,15 @@ def test_options_are_stored_where_they_are_chosen() -> None:
     chosen = Kafka(conn_id="k", envelope="outbox", payload="string", event_headers=("type",))
     assert chosen.to_json()["event_headers"] == ["type"]
     assert Kafka.from_stored({name: value for name, value in chosen.to_json().items() if name != "kind"}) == chosen
+
+
+def test_rows_are_routed_by_kind_in_the_direct_lane() -> None:
+    source = SequenceTable(conn_id="p", table="public.outbox")
+    route = Route(by="aggregatetype", routes=("Order", "Customer"))
+    for envelope, direct in (("outbox", True), ("canal", False)):
+        flow = Flow(name="f", source=source, transforms=(route,), sinks=(Kafka(conn_id="k", envelope=envelope),))
+        assert may_be_direct(flow) == direct
+        assert [finding.code for finding in lane_findings(flow)] == ([] if direct else ["lane_required"])
 
 
 def test_the_direct_lane_alone_writes_it_and_it_is_not_read_back() -> None:

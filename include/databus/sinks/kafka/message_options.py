@@ -122,6 +122,10 @@ class MessageOptions(SinkSpec):
             return 'types="debezium"'
         return f'envelope="{self.envelope}"' if self.envelope in ("maxwell", "canal", "outbox") else ""
 
+    def has_value_form(self) -> str:
+        """Return the option with which values are in a form of their own; events are made of rows in the usual one."""
+        return "" if self.envelope == "outbox" else self.needs_direct_lane()
+
     def names_key_columns(self) -> str:
         """Return the option whose messages name the key's columns in the row; "" where the key stands alone."""
         return "" if self.envelope == "outbox" else MessageOptions.needs_direct_lane(self)

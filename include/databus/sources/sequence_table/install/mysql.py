@@ -64,6 +64,8 @@ class MysqlInstaller:
         if not target.changes_of:
             return (made,)
         columns = captured_columns(session, target)
+        for name in columns:
+            _require_plain(target, name)
         for error in (*_of_engine(session, target), *_of_cascades(session, target)):
             raise error
         there = _found(session, target)
@@ -214,6 +216,17 @@ def _require_names(target: InstallTarget) -> None:
     longest = f"{target.table}_insert" if target.changes_of else target.table
     for name in (longest, target.schema):
         target.require_short(name, len(name), MOST_CHARACTERS)
+    for name in (target.name, target.changes_of):
+        _require_plain(target, name)
+
+
+def _require_plain(target: InstallTarget, name: str) -> None:
+    """Refuse a name with a backtick: the server does not give the text of such a trigger back as it was."""
+    if "`" in name:
+        raise SequenceTableError(
+            f"{target.conn_id}: the name {name} has a backtick: triggers with it cannot be compared",
+            hint="Rename it, or make table and triggers by hand.",
+        )
 
 
 def _inserts(target: InstallTarget) -> str:

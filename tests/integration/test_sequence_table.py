@@ -46,7 +46,6 @@ from tests.ports import ports_from
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 NONE = {"missed": 0, "not there": 0, "twice": 0, "out of order": 0, "cut": 0}
 MARKS = "CREATE TABLE {}.databus_cleaned (log_table varchar(200) PRIMARY KEY, cleaned_by varchar(200), place text)"
-GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "read-a-sequence-table.md"
 _NUMBERS = itertools.count(1)
 Made = Callable[[str], Outbox]
 
@@ -456,36 +455,6 @@ def test_a_flow_brings_rows_to_kafka_once_and_its_ledger_adds_up(
         assert len(consume(world.sandbox.address("kafka"), outbox.name)) == len(values) + 1
     finally:
         outbox.sql(f"DROP TABLE {outbox.schema}.databus_cleaned")
-
-
-def test_the_statements_of_the_guide(make: Made) -> None:
-    ours, theirs, trigger = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    postgres, mysql = make("postgres"), make("mysql")
-    postgres.sql("CREATE TABLE public.orders (id int PRIMARY KEY, state text)", ours, trigger)
-    mysql.sql(theirs)
-    postgres.sql("INSERT INTO public.orders VALUES (1, 'new')", "UPDATE public.orders SET state = 'paid'")
-    postgres.sql("DELETE FROM public.orders")
-    added = "INSERT INTO {} (topic, payload) VALUES ('a', '{{\"b\": 1}}')"
-    postgres.sql(added.format("public.outbox"))
-    mysql.sql(added.format("shop.outbox"))
-    read = {}
-    for server, table in ((postgres, "public.orders_log"), (postgres, "public.outbox"), (mysql, "shop.outbox")):
-        source = server.open(table=table)
-        assert [finding.level for finding in source.preflight(None)] == [Level.OK]
-        read[table] = rows_of(source, source.plan(source.earliest_offset(), EVERYTHING))
-        source.close()
-    changes = [
-        (row["op"], row["before"] and json.loads(row["before"]), row["after"]) for row in read["public.orders_log"]
-    ]
-    new, paid = {"id": 1, "state": "new"}, {"id": 1, "state": "paid"}
-    assert [(op, before, after and json.loads(after)) for op, before, after in changes] == [
-        ("i", None, new), ("u", new, paid), ("d", paid, None),
-    ]  # fmt: skip
-    assert [json.loads(row["payload"]) for table in ("public.outbox", "shop.outbox") for row in read[table]] == [
-        {"b": 1}, {"b": 1},
-    ]  # fmt: skip
-    postgres.sql("DROP TABLE public.orders, public.orders_log, public.outbox", "DROP FUNCTION public.log_orders")
-    mysql.sql("DROP TABLE shop.outbox")
 
 
 @pytest.mark.parametrize(("flavor", "said"), [("mysql", "performance_schema is off"), ("mariadb", "MariaDB does not")])

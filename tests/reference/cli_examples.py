@@ -51,6 +51,8 @@ alerts test orders_to_kafka
 segments list
 segments prune --keep 7d,50GB --execute
 records prune --keep 30d --execute
+outbox install postgres_shop --table public.orders --execute
+outbox remove postgres_shop --table public.orders --execute
 sandbox up kafka mysql
 sandbox down
 sandbox status
@@ -63,7 +65,8 @@ decode mysql-bin.000007 --tables shop.orders
 
 def _by_command() -> dict[tuple[str, ...], str]:
     """Return words of a command → its line; groups have two words."""
-    groups = {"flows", "snapshot", "checkpoint", "quarantine", "mirror", "alerts", "segments", "records", "sandbox"}
+    groups = {"flows", "snapshot", "checkpoint", "quarantine", "mirror", "alerts", "segments", "records", "outbox"}
+    groups |= {"sandbox"}
     found = {}
     for line in _WRITTEN.strip().splitlines():
         words = line.split()

@@ -50,6 +50,7 @@ PANELS: dict[str, dict[str, str]] = {
         "alerts": "alerts:app",
         "segments": "segments:app",
         "records": "records:app",
+        "outbox": "outbox:app",
     },
     "Try it here": {
         "sandbox": "sandbox:app",

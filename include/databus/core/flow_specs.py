@@ -259,6 +259,10 @@ class SinkSpec(Spec):
         """Return the option of which only the direct lane writes the rows; "" where there is none."""
         return ""
 
+    def has_value_form(self) -> str:
+        """Return the option with which values are in a form of their own, in which no row is copied; "" without."""
+        return self.needs_direct_lane()
+
     def takes_numbers_alone(self) -> bool:
         """Return whether NaN and infinities have no place in its form, so that rows of computed ones are held back."""
         return False

@@ -39,6 +39,7 @@ KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "co
              "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
 OF_MESSAGES = {"types": "debezium", "schemas": True, "topic_prefix": "x", "decimal": "string", "binary": "hex",
                "bigint_unsigned": "precise", "headers": ("event_id",), "cloudevents": True, "format": "avro",
+               "payload": "string", "event_headers": ("type",),
                "registry_conn_id": "x", "transaction_topic": "x"}  # fmt: skip
 KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
               "ddl": True, "chunk_rows": 5, "profile": "at_least_once", **OF_MESSAGES}  # fmt: skip
@@ -72,7 +73,7 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
         SequenceTable(conn_id="p", table="public.outbox"),
         {"start": "latest", "poll_interval": timedelta(seconds=5), "clean": True},
         {"conn_id": "x", "table": "x.y", "number": "n", "time": "t", "transaction": "x", "columns": ("a",),
-         "lag_window": timedelta(seconds=5)},
+         "changes_of": "x.z", "lag_window": timedelta(seconds=5)},
     ),
     (MOST, KAFKA_HOW, KAFKA_WHAT),
     (

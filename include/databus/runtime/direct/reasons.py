@@ -59,7 +59,7 @@ def refusal(flow: Flow) -> str:
     for sink in flow.sinks:
         if not sink.direct:
             return f"sink {sink.sink_name} takes rows from Spark alone"
-        if (option := sink.needs_direct_lane()) and (copying := _copying(flow)):
+        if (option := sink.has_value_form()) and (copying := _copying(flow)):
             return f"{copying} makes several records of a row, and {option} has no form for them"
     return ""
 

@@ -85,12 +85,20 @@ class KafkaEncoder:
         made |= self._keys(rows)
         names = [*COLUMNS, *(name for name in made if name not in COLUMNS)]
         columns = {name: made[name] if name in made else rows[name] for name in names}
-        columns |= header_arrays(rows, self.spec, self.plan)
+        columns |= self._headers(rows)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _keys(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the records' keys as the column `key`, and more columns that belong to them."""
         return {} if self.format is None else {"key": self.format.keys_of(rows), CANONICAL_KEY: rows["key"]}
+
+    def _headers(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return the columns of the records' headers, none for the two by default."""
+        return header_arrays(rows, self.spec, self.plan)
+
+    def _hashes(self, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32]]:
+        """Return which rows have a key that decides the partition, and its hash."""
+        return np.asarray(pc.is_valid(rows["key"])), np.asarray(rows["key_hash"])
 
     def _values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         if self.format is not None:
@@ -119,8 +127,8 @@ class KafkaEncoder:
         """Return each row's partition and whether it has one: a keyed row of a topic outside the plan has none."""
         pinned = self.plan.sinks[self.spec.sink_name].partitions
         counts = np.array([pinned.get(topic, 0) for topic in topics], np.int32)[of_row]
-        keyed = np.asarray(pc.is_valid(rows["key"]))
-        hashed = np.asarray(rows["key_hash"]) % np.maximum(counts, 1)
+        keyed, hashes = self._hashes(rows)
+        hashed = hashes % np.maximum(counts, 1)
         return np.where(keyed, hashed, 0).astype(np.int32), ~keyed | (counts > 0)
 
 

@@ -56,7 +56,7 @@ KINDS: Mapping[str, str] = {
 
 def has_columns(spec: MessageOptions) -> bool:
     """Return whether a sink's headers are others than the two by default."""
-    return spec.cloudevents or tuple(spec.headers) != DEFAULT
+    return spec.cloudevents or tuple(spec.headers) != DEFAULT or spec.envelope == "outbox"
 
 
 def header_arrays(rows: pa.RecordBatch, spec: MessageOptions, plan: Plan) -> dict[str, pa.Array]:

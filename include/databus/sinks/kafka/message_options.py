@@ -13,12 +13,15 @@ from databus.sinks.kafka.headers import DEFAULT, Header
 if TYPE_CHECKING:
     from databus.formats.row_runs import MessageFormat
 
-Envelope = Literal["debezium", "row", "maxwell", "canal"]
+Envelope = Literal["debezium", "row", "maxwell", "canal", "outbox"]
 
 OF_DEBEZIUM_TYPES = ("schemas", "topic_prefix", "decimal", "bigint_unsigned", "binary")
 """Options that say something with `types="debezium"` alone."""
 
-NEW = ("types", *OF_DEBEZIUM_TYPES, "headers", "cloudevents")
+OF_OUTBOX = ("payload", "event_headers")
+"""Options that say something with `envelope="outbox"` alone."""
+
+NEW = ("types", *OF_DEBEZIUM_TYPES, "headers", "cloudevents", *OF_OUTBOX)
 """Options that are left out of what is stored where they are at their default: older definitions lack them."""
 
 
@@ -28,8 +31,9 @@ class MessageOptions(SinkSpec):
     Attributes:
         envelope: "debezium" (default: before, after, source, op, ts_ms, transaction), "row" (the columns of the row
             plus __op, __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is
-            refused), "maxwell" (Maxwell's JSON) or "canal" (Canal's flat JSON). The last two, and
-            `types="debezium"`, need the direct lane.
+            refused), "maxwell" (Maxwell's JSON), "canal" (Canal's flat JSON) or "outbox": rows are events, written as
+            Debezium's outbox event router does: the value is `payload` alone, the key `aggregateid`, and `id` a header.
+            The last three, and `types="debezium"`, need the direct lane.
         types: "iso" (default) writes times as ISO texts and numbers with all their digits. "debezium", with
             `envelope="debezium"`, writes values, keys and envelope as Debezium's MySQL connector does by default.
         schemas: whether Kafka Connect's schemas are sent around keys and values (Debezium's `schemas.enable`), with
@@ -42,6 +46,9 @@ class MessageOptions(SinkSpec):
             negative above 2^63 - 1 and flagged; or "precise", as a decimal.
         binary: BINARY, VARBINARY and BLOB with `types="debezium"` (`binary.handling.mode`): "bytes" (default, base64 in
             JSON), "base64" or "hex".
+        payload: with `envelope="outbox"`, "json" (default), the payload's text as it is (the router's
+            `table.expand.json.payload`), or "string", that text as a JSON string. NULL is a record without a value.
+        event_headers: with `envelope="outbox"`, columns that are headers too, e.g. ("type",); default none.
         headers: headers of each record, in this order: "event_id" (has to be there: a repeat is known by it), "ts_ms",
             "op", "table" (`database.table`), "gtid", "position" (file and end of the transaction), "server_id", "flow",
             "batch", "traceparent" (W3C's; a trace for each transaction), "transaction" (its id), and with
@@ -57,6 +64,8 @@ class MessageOptions(SinkSpec):
     decimal: Literal["precise", "string", "double"] = "precise"
     bigint_unsigned: Literal["long", "precise"] = "long"
     binary: Literal["bytes", "base64", "hex"] = "bytes"
+    payload: Literal["json", "string"] = "json"
+    event_headers: tuple[str, ...] = ()
     headers: tuple[Header, ...] = DEFAULT
     cloudevents: bool = False
 
@@ -71,6 +80,19 @@ class MessageOptions(SinkSpec):
             raise ValueError(f'{", ".join(told)}: with types="debezium" alone')
         return self
 
+    @model_validator(mode="after")
+    def _events_have_their_envelope(self) -> MessageOptions:
+        if self.envelope != "outbox":
+            if told := sorted(set(OF_OUTBOX) & self.model_fields_set):
+                raise ValueError(f'{", ".join(told)}: with envelope="outbox" alone')
+            return self
+        names = ("id", *self.headers, *self.event_headers)
+        if not all(names) or len(set(names)) < len(names):
+            raise ValueError("event_headers name a header twice, or an empty one; `id` is one already")
+        if self.cloudevents:
+            raise ValueError('cloudevents are of changes: envelope="outbox" sends the payload of a program')
+        return self
+
     @field_validator("headers")
     @classmethod
     def _headers_name_the_change(cls, value: tuple[Header, ...]) -> tuple[Header, ...]:
@@ -83,10 +105,10 @@ class MessageOptions(SinkSpec):
     def stored(self) -> dict[str, Any]:
         """Return the options as plain JSON, without newer ones that are at their default."""
         fields = type(self).model_fields
+        defaults = {name: fields[name].default for name in self.left_out if name in fields}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in defaults.items()}
         return {
-            name: value
-            for name, value in super().stored().items()
-            if name not in self.left_out or value not in (fields[name].default, list(DEFAULT))
+            name: value for name, value in super().stored().items() if name not in self.left_out or value != plain[name]
         }
 
     @property
@@ -98,11 +120,15 @@ class MessageOptions(SinkSpec):
         """Return the option that only the direct lane can do, as a person writes it; "" where there is none."""
         if self.types == "debezium":
             return 'types="debezium"'
-        return f'envelope="{self.envelope}"' if self.envelope in ("maxwell", "canal") else ""
+        return f'envelope="{self.envelope}"' if self.envelope in ("maxwell", "canal", "outbox") else ""
+
+    def has_value_form(self) -> str:
+        """Return the option with which values are in a form of their own; events are made of rows in the usual one."""
+        return "" if self.envelope == "outbox" else self.needs_direct_lane()
 
     def names_key_columns(self) -> str:
         """Return the option whose messages name the key's columns in the row; "" where the key stands alone."""
-        return MessageOptions.needs_direct_lane(self)
+        return "" if self.envelope == "outbox" else MessageOptions.needs_direct_lane(self)
 
     def message_format(self) -> MessageFormat | None:
         """Return the format that the direct lane alone writes; None for the others."""

@@ -197,6 +197,10 @@ class KafkaSink:
             from databus.sinks.kafka.registered.encoder import encoder_of
 
             return encoder_of(self.spec, plan)
+        if self.spec.envelope == "outbox":
+            from databus.sinks.kafka.outbox_events import OutboxEncoder
+
+            return OutboxEncoder(self.spec, plan)
         from databus.sinks.kafka.direct import KafkaEncoder  # looking at records needs no kernels
 
         return KafkaEncoder(self.spec, plan, self.spec.message_format())

@@ -242,9 +242,8 @@ class Kafka(MessageOptions):
 
         settings = ClientSettings.of(connections.get(self.conn_id), self.timeout_s)
         if self.format == "json":
-            return TopicReader(
-                self.sink_name, settings, option="" if self.envelope == "canal" else self.names_key_columns()
-            )
+            option = self.needs_direct_lane() if self.envelope == "outbox" else self.names_key_columns()
+            return TopicReader(self.sink_name, settings, option="" if self.envelope == "canal" else option)
         from databus.sinks.kafka.registered.reading import JsonMessages, RegisteredMessages
 
         if self.format == "json_schema":

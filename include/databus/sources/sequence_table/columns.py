@@ -72,12 +72,15 @@ def reflected(session: sa.Connection, spec: SequenceTable) -> tuple[Columns, lis
     wanted = spec.columns or tuple(each for each in found if each != spec.transaction)
     lacking = list(_lacking(spec, found, key, indexes, session.dialect.name))
     if absent := [each for each in wanted if each not in found]:
-        lacking.append(_unfit(spec, f"has no column {absent[0]}", "Correct `columns`."))
+        of_trigger = f"Make the log of {spec.changes_of} by `databus outbox install`, or leave `changes_of` out."
+        lacking.append(
+            _unfit(spec, f"has no column {absent[0]}", of_trigger if spec.changes_of else "Correct `columns`.")
+        )
     kinds: dict[str, str] = {}
     as_text = set()
     for each in wanted:
         if each in found:
-            kind, textual = _kind(spec, found[each], session.dialect.name)
+            kind, textual = kind_of(spec.conn_id, spec.table, found[each], session.dialect.name)
             kinds[each] = kind
             if textual:
                 as_text.add(each)
@@ -137,8 +140,12 @@ def _unfit(spec: SequenceTable, what: str, hint: str) -> SequenceTableError:
     return SequenceTableError(f"{spec.conn_id}: table {spec.table} {what}", hint=hint)
 
 
-def _kind(spec: SequenceTable, column: Mapping[str, Any], dialect: str) -> tuple[str, bool]:  # noqa: PLR0911 - one each
-    """Return a column's type in rows, and whether the server is to turn it into text."""
+def kind_of(conn_id: str, table: str, column: Mapping[str, Any], dialect: str) -> tuple[str, bool]:  # noqa: PLR0911
+    """Return a column's type in rows, and whether the server is to turn it into text.
+
+    Raises:
+        SequenceTableError: rows cannot have the type.
+    """
     of = column["type"]
     unsigned = bool(getattr(of, "unsigned", False))
     if isinstance(of, sa.Boolean):
@@ -164,7 +171,7 @@ def _kind(spec: SequenceTable, column: Mapping[str, Any], dialect: str) -> tuple
     if not binary and (dialect == "postgresql" or isinstance(of, (sa.JSON, sa.Time, sa.Uuid))):
         return "varchar", True
     raise SequenceTableError(
-        f"{spec.conn_id}: column {column['name']} of {spec.table} has the type {of!r}, which rows cannot have",
+        f"{conn_id}: column {column['name']} of {table} has the type {of!r}, which rows cannot have",
         hint="Leave it out by `columns`, or add a generated column with its text.",
     )
 

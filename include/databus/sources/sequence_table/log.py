@@ -13,9 +13,12 @@ from databus.core.errors.root import DatabusError
 from databus.core.errors.source import OffsetPurgedError, SequenceTableError
 from databus.core.findings import Finding
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
+from databus.sources.sequence_table.captured import AFTER, BEFORE, CapturedTable, captured
 from databus.sources.sequence_table.cleaning import Marks
 from databus.sources.sequence_table.columns import Columns, reflected, utc
 from databus.sources.sequence_table.database import SqlDatabase
+from databus.sources.sequence_table.install.installers import installer_of
+from databus.sources.sequence_table.install.target import InstallTarget
 from databus.sources.simple import RowChange, Table
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class TableLog(ABC):
         self.number: sa.ColumnClause[Any] = sa.column(spec.number)
         self.time: sa.ColumnClause[Any] = sa.column(spec.time)
         self._columns: Columns | None = None
+        self._captured: CapturedTable | None = None
 
     @property
     def columns(self) -> Columns:
@@ -56,16 +60,18 @@ class TableLog(ABC):
         """
         if self._columns is None:
             with self.database.session() as session:
-                found, lacking = reflected(session, self.spec)
-            if lacking:
-                raise lacking[0]
+                found, lacking = reflected(session, self._own)
+                if lacking:
+                    raise lacking[0]
+                self._captured = captured(session, self.spec) if self.spec.changes_of else None
             self._columns = found
         return self._columns
 
     @property
     def table(self) -> Table:
-        """The table as rows know it."""
-        return self.columns.table
+        """The table whose rows or changes are delivered, as rows know it."""
+        own = self.columns.table
+        return own if self._captured is None else self._captured.table
 
     @abstractmethod
     def head(self) -> Offset:
@@ -122,10 +128,12 @@ class TableLog(ABC):
         """Yield what is wrong with table and server."""
         try:
             with self.database.session() as session:
-                _, lacking = reflected(session, self.spec)
+                _, lacking = reflected(session, self._own)
             for error in lacking:
                 yield Finding.of(self.spec.label(), error)
             if not lacking:
+                if self.spec.changes_of:
+                    yield from self._trigger_findings()
                 if (lowest := self._one(sa.select(sa.func.min(self.number)).select_from(self.source))) is not None:
                     yield from self._positive(lowest)
                 yield from self.server_findings()
@@ -154,7 +162,25 @@ class TableLog(ABC):
     def _change(self, row: Any, offset: Offset) -> RowChange:
         names = self.columns.table.columns
         image = self.columns.row({name: row[f"c{place}"] for place, name in enumerate(names)})
-        return RowChange(offset, self.spec.table, utc(row["row_time_"]), after=image)
+        at = utc(row["row_time_"])
+        if self._captured is None:
+            return RowChange(offset, self.spec.table, at, after=image)
+        before, after = (self._captured.image(image[name], row["row_number_"]) for name in (BEFORE, AFTER))
+        return RowChange(offset, self.spec.changes_of, at, after=after, before=before)
+
+    def _trigger_findings(self) -> Iterator[Finding]:
+        """Yield what is wrong with the table of `changes_of` and its triggers."""
+        installer = installer_of(self.database.dialect)
+        with self.database.session() as session:
+            columns = captured(session, self.spec).table.columns
+            if installer is not None:
+                target = InstallTarget(self.spec.conn_id, self.spec.table, self.spec.changes_of)
+                yield from installer.findings(session, target, columns, self.spec.label())
+
+    @property
+    def _own(self) -> SequenceTable:
+        """Options by which the table itself is read: a trigger's log has two columns with images."""
+        return self.spec.model_copy(update={"columns": (BEFORE, AFTER)}) if self.spec.changes_of else self.spec
 
     def _one(self, statement: Any) -> Any:
         with self.database.session() as session:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors.config import ConfigError
@@ -38,7 +38,11 @@ class SequenceTable(SimpleSource):
         time: column with the time of the change, not null, in UTC where it has no zone; default "created_at".
         transaction: of PostgreSQL, column with the id of the row's transaction, default "txid":
             `txid xid8 NOT NULL DEFAULT pg_current_xact_id()`.
-        columns: columns to deliver, e.g. ("id", "payload"); default all but `transaction`.
+        columns: columns to deliver, e.g. ("id", "payload"); default all but `transaction`. With `changes_of` of that
+            table's columns, those of its key among them.
+        changes_of: `schema.table` whose changes the rows are, e.g. "public.orders", as triggers of `databus outbox
+            install --table` write them: delivered are inserts, updates and deletes of that table, not rows of `table`;
+            default "", rows of `table`.
         lag_window: longest time a transaction takes from its beginning to its commit, e.g. timedelta(minutes=1). Rows
             wait until their `time`, which the server fills in, is twice as long ago; one that takes longer may be
             missed; default None, no such time is relied on.
@@ -57,6 +61,7 @@ class SequenceTable(SimpleSource):
     time: str = Field("created_at", min_length=1)
     transaction: str = Field("txid", min_length=1)
     columns: tuple[str, ...] = ()
+    changes_of: str = ""
     lag_window: Duration | None = Field(None, gt=ZERO)
     clean: bool = False
     poll_interval: Duration = Field(timedelta(seconds=0.2), gt=ZERO)
@@ -64,12 +69,22 @@ class SequenceTable(SimpleSource):
 
     lag_window_s: ClassVar = StoredOption[float | None]("lag_window", SECOND)
 
-    @field_validator("table")
+    @field_validator("table", "changes_of")
     @classmethod
-    def _has_a_schema(cls, table: str) -> str:
-        if not _NAME.match(table):
-            raise ValueError(f"table {table!r} is not of the form schema.table")
+    def _has_a_schema(cls, table: str, info: ValidationInfo) -> str:
+        if not _NAME.match(table) and (table or info.field_name == "table"):
+            raise ValueError(f"{info.field_name} {table!r} is not of the form schema.table")
         return table
+
+    @model_validator(mode="after")
+    def _log_is_another_table(self) -> SequenceTable:
+        if self.changes_of == self.table:
+            raise ValueError(f"changes_of is the table whose triggers write to {self.table}, not that one")
+        return self
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options as plain JSON; without `changes_of` where it is not set, so that earlier hashes stay."""
+        return {name: value for name, value in super().stored().items() if value or name != "changes_of"}
 
     def head(self) -> Offset:
         """Return the offset behind every row that can be read now."""
@@ -88,12 +103,12 @@ class SequenceTable(SimpleSource):
         return int(getattr(offset, "number", getattr(offset, "sequence", 0)))
 
     def tables_read(self) -> tuple[Table, ...]:
-        """Return the table, with its columns as the server has them."""
+        """Return the table whose rows or changes are delivered, with its columns as the server has them."""
         return (self.log.table,)
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the table's name."""
-        return (self.table,)
+        """Return the name of the table whose rows or changes are delivered."""
+        return (self.changes_of or self.table,)
 
     def log_name(self) -> str:
         """Return the name of its log."""

@@ -66,7 +66,8 @@ ENTRIES: dict[str, ErrorEntry] = {
         'on_partition_ddl="event".',
     ),
     "source_table_unfit": ErrorEntry(
-        "The table of a `SequenceTable` is gone, or lacks what its rows are read by: a column, an index, NOT NULL.",
+        "The table of a `SequenceTable` is gone, or lacks what its rows are read by: a column, an index, NOT NULL. Or "
+        "a table cannot be followed by triggers, or lacks some of them.",
         "Run the statement that the hint names.",
     ),
     "source_number_late": ErrorEntry(

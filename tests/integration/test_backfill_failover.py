@@ -52,7 +52,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
-    servers = started("zookeeper", "kafka")
+    servers = started("zookeeper", "kafka", "opensearch")
     return OneProcessWorld(servers, tmp_path_factory.mktemp("backfill_failover"))
 
 
@@ -64,8 +64,6 @@ class Moved:
         self.name = f"bfo{os.getpid()}_{next(_NUMBERS)}"
         self.conn_id = f"{self.name}_db"
         self.written = 0
-        if search:
-            world.sandbox.up(("opensearch",))
         pair.reset()
         self.point_at(pair.source)
         kafka = Kafka(conn_id="kafka_east", topic=self.name)

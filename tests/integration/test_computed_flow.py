@@ -39,7 +39,6 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.direct.spark_tables import SparkTables, spark_tables
 from databus.runtime.live import lane as live_lane
 from tests.integration.conftest import World
-from tests.integration.one_process import OneProcess
 from tests.integration.statements import run_sql
 from tests.integration.test_direct_lane import seen
 from tests.integration.test_live_lane import Window, counted
@@ -96,9 +95,8 @@ class Desk:
         )
 
     def replay(self, flow: Flow) -> list[tuple[int, int]]:
-        engine = self.world.spark(flow.name) if flow.lane == "spark" else OneProcess()
         with open_services(flow, self.world.connections, self.world.settings) as services:
-            run: Any = engine, RunIdentity("replay", "", __version__)
+            run = self.world.spark(flow.name), RunIdentity("replay", "", __version__)
             return [(each.replayed, each.held) for each in replay_rows(flow, services, run, Selection(), ADA)]
 
     def held(self, flow: Flow) -> list[tuple[Any, ...]]:

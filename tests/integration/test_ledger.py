@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,8 +30,8 @@ from databus.records.ledger.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
+from databus.sandbox.connections import airflow_connections
 from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
-from tests.integration.command_line import CliHere
 from tests.integration.conftest import Started, World
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.shop_flow import KEYS, Shop
@@ -167,14 +170,29 @@ def test_the_ledger_of_a_flow_adds_up(place: Place) -> None:
 def test_the_command_says_sound_or_not(place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("dags")
     place.shop.dag_file(folder)
-    command = CliHere(place.world, folder)
-    sound = command("ledger", NAME, "--verify", "--last", "1", "--output", "json")
-    assert sound.stderr == ""
+    environment = {
+        **os.environ,
+        **airflow_connections(place.world.sandbox.status()),
+        "DATABUS_INSTALLATION": place.world.settings.installation,
+        "DATABUS_SEGMENT_STORE": place.world.settings.segment_store,
+        "DATABUS_RECORDS_URL": place.world.settings.records_url,
+        "DATABUS_DAGS": str(folder),
+        "DATABUS_SANDBOX": str(place.world.home),
+        "COLUMNS": "200",
+    }
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "databus.cli.main", "ledger", NAME, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=180)
+
+    sound = run("--verify", "--last", "1", "--output", "json")
+    assert (sound.returncode, sound.stderr) == (0, "")
     shown = json.loads(sound.stdout)
     assert (shown["sound"], shown["problems"]) == (True, [])
     assert shown["rows"]["read"] == sum(c["read"] for c in shown["tables"].values())
     with place.rows(t.ledger, (t.ledger.c.flow == NAME) & (t.ledger.c.number == 3), None):
-        table = command("ledger", NAME, "--verify", "--last", "0", code=1)
+        table = run("--verify", "--last", "0")
+        assert table.returncode == 1
         assert "DOES NOT ADD UP  pages: pages 3–3 are missing" in table.stderr
         assert "shop.orders" in table.stdout
         assert '"kind"' not in table.stdout  # places read as they are typed

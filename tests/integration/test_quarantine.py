@@ -29,7 +29,7 @@ from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
-from tests.integration.one_process import OneProcess, run_locally
+from tests.integration.one_process import run_locally
 from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -85,10 +85,8 @@ class Desk:
             return {(str(r.key), r.stage): r for r in quarantine.select(self.flow, services, Selection(state))}
 
     def replay(self, **wanted: Any) -> list[ReplayResult]:
-        """Replay in this process, in Spark what asks for it."""
-        engine = self.world.spark(self.flow.name) if self.flow.lane == "spark" else OneProcess()
         with self.services() as services:
-            run: Any = engine, RunIdentity("replay", "", __version__)
+            run = self.world.spark(self.flow.name), RunIdentity("replay", "", __version__)
             return replay_rows(self.flow, services, run, Selection(**wanted), ADA)
 
 

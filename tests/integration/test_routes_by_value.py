@@ -37,7 +37,6 @@ from databus.runtime.live import lane as live_lane
 from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
-from tests.integration.one_process import OneProcess, run_locally
 from tests.integration.shop_flow import KEYS
 from tests.integration.statements import run_sql
 from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, killable, writing
@@ -86,10 +85,10 @@ class Regions:
 
     def write(self, seed: int, changes: int) -> None:
         """Insert, move, renumber and delete rows."""
-        choose, statements = random.Random(seed), list[str]()
+        choose = random.Random(seed)
         for _ in range(changes):
             number, other, region = choose.randrange(12), choose.randrange(12), choose.choice(sorted(REGIONS))
-            statements.append(
+            self.execute(
                 choose.choice(
                     (
                         f"REPLACE INTO orders VALUES ({number}, '{region}', {choose.randrange(100)}, 'a@b')",
@@ -100,7 +99,6 @@ class Regions:
                     )
                 )
             )
-        self.execute(*statements)
 
     def topic(self, route: str) -> ConsumedTopic:
         """Read a topic as one that orders its partitions by the log; a TRUNCATE, which has no key, empties it."""
@@ -156,7 +154,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
     assert told.outputs["kafka"] == ("eu", "us", f"{database}.other")
     assert told.lanes == {f"{database}.orders": "direct", f"{database}.other": "direct"}
     assert sum(counted.sinks["elasticsearch"].values()) >= counted.tables[f"{database}.orders"].read
-    run_locally(world, regions.flow)
+    regions.run()
     regions.assert_each_route_holds_its_rows()
 
     regions.execute("TRUNCATE orders")
@@ -166,7 +164,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
         "UPDATE orders SET region = 'us', email = NULL WHERE id = 21",  # moves, and violates the check
         "UPDATE orders SET region = 'us' WHERE id = 22",
     )
-    result = run_locally(world, regions.flow)
+    result = regions.run()
     assert result.quarantined == 2
     held = regions.held()
     assert (held['{"id":20}'].cause, held['{"id":20}'].stage) == ("route(apac)", CHECK)
@@ -187,7 +185,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
     mended = Route(by=BY, routes=("eu", "us", "apac"), tables=("*.orders",))
     regions.flow = regions.flow.model_copy(update={"transforms": (mended,), "checks": ()})
     with regions.services() as services:
-        run: Any = OneProcess(), regions.identity()
+        run = world.spark(regions.name), regions.identity()
         done = replay_rows(regions.flow, services, run, Selection(), ADA)
         assert [(each.replayed, each.held, each.discarded) for each in done] in ([(2, 0, 0)], [(1, 0, 0), (1, 0, 0)])
         assert replay_rows(regions.flow, services, run, Selection(), ADA) == []
@@ -200,7 +198,7 @@ def test_each_route_holds_the_rows_that_are_of_it(world: World, database: str) -
 
     with regions.services() as services:
         request = ValidationRequest(sink="elasticsearch")
-        found = validate(regions.flow, services, regions.identity(), request, OneProcess)
+        found = validate(regions.flow, services, regions.identity(), request, lambda: world.spark(regions.name))
     (sink,) = found.sinks
     assert sink.differences == ()
 

@@ -26,7 +26,7 @@ from tests.integration.kafka_target import consume
 from tests.ports import ports_from
 
 pytestmark = pytest.mark.integration
-NAMES = ("zookeeper", "mariadb", "mysql")
+NAMES = ("zookeeper", "kafka", "mysql")
 INCLUDE = Path(sys.modules["databus.sandbox"].__file__ or "").resolve().parents[2]
 
 
@@ -161,7 +161,6 @@ def test_zookeeper_keeps_its_data_over_kill_and_restart(servers: Sandbox) -> Non
 
 
 def test_kafka_keeps_its_messages_over_kill_and_up(servers: Sandbox) -> None:
-    servers.up(["kafka"])
     topic, value = f"kept-{uuid.uuid4().hex}", uuid.uuid4().bytes
     producer = Producer({"bootstrap.servers": servers.address("kafka"), "acks": "all", "log_level": 0})
     producer.produce(topic, value)
@@ -198,7 +197,7 @@ def test_up_leaves_running_servers_alone(servers: Sandbox) -> None:
 
 def test_logs_are_the_servers_own(servers: Sandbox) -> None:
     assert "binding to port" in servers.logs("zookeeper", lines=5000)
-    assert len(servers.logs("mysql", lines=3).splitlines()) == 3
+    assert len(servers.logs("kafka", lines=3).splitlines()) == 3
 
 
 def test_a_server_that_was_not_started_is_named(servers: Sandbox) -> None:
@@ -290,8 +289,8 @@ def test_another_process_sees_and_stops_them_and_nothing_else(servers: Sandbox) 
             name: ("running", process.pid) for name, process in mine.items() if process is not None
         }
 
-        elsewhere(servers, "sandbox.down(['mariadb'])")
-        assert status(servers, "mariadb").state is ServerState.STOPPED
+        elsewhere(servers, "sandbox.down(['kafka'])")
+        assert status(servers, "kafka").state is ServerState.STOPPED
         assert status(servers, "mysql").state is ServerState.RUNNING
 
         elsewhere(servers, "sandbox.down()")

@@ -196,7 +196,7 @@ def test_members_begin_with_the_state_of_what_they_are_given(
     assert first.op in "rd"
     threads = [threading.Thread(target=read, args=(each,)) for each in (one, other)]
     threads[0].start()
-    wait_until(lambda: tables and tables[0].ends > 0, "the first member")
+    wait_until(lambda: bool(tables) and tables[0].ends > 0, "the first member")
     threads[1].start()
     stop = threading.Event()
     writing = flow.writing(stop)

@@ -159,6 +159,7 @@ def test_a_compacted_state_then_the_stream_through_kills_and_retention(
     thread.join()
     assert "read again from its beginning" in caplog.text
     changes.until_end = True
+    table.begin()  # what was in hand comes again
     for change in changes:
         table.apply(change)
     assert table.numbers == flow.alive
@@ -195,7 +196,7 @@ def test_members_begin_with_the_state_of_what_they_are_given(
     assert first.op in "rd"
     threads = [threading.Thread(target=read, args=(each,)) for each in (one, other)]
     threads[0].start()
-    wait_until(lambda: tables and tables[0].ends > 0, "the first member")
+    wait_until(lambda: bool(tables) and tables[0].ends > 0, "the first member")
     threads[1].start()
     stop = threading.Event()
     writing = flow.writing(stop)

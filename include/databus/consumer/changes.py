@@ -336,7 +336,7 @@ class Changes(ConsumerOptions):
         while self._pending:
             message, progress = self._pending[0]
             try:
-                item = self._read(message)
+                item = self._read(message, progress)
                 wanted = isinstance(item, Change) and self._filters.wanted(item)
             except Exception as error:  # noqa: BLE001 - raised by the caller, which a function of the user's may fail
                 return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -113,7 +113,8 @@ class StateTopics:
             SourceError: the brokers refuse.
         """
         first = self._client.poll(seconds)
-        for message in () if first is None else (first, *self._client.consume(_TAKEN - 1, 0)):
+        messages: Sequence[Any] = () if first is None else (first, *self._client.consume(_TAKEN - 1, 0))
+        for message in messages:
             place = (message.topic(), message.partition())
             if (error := message.error()) is not None:
                 self._note(error, place)

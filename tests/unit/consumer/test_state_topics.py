@@ -323,3 +323,12 @@ def test_templates_say_which_topic_is_the_state() -> None:
         StateTopic("f", sink="kafka")
     with pytest.raises(ConfigError):
         StateTopic("f", rounds=0)
+
+
+def test_transactions_of_tables_that_nobody_asked_for_are_left_out(flow: Flow) -> None:
+    """The topic of boundaries has none here: it shows that records are read without a state, too."""
+    flow.write("a b")
+    with Changes(
+        flow.servers, flow.topics["kafka"], transaction_topic=flow.topics["state"], until_end=True, tables=("x.*",)
+    ) as changes:
+        assert list(changes.transactions()) == []

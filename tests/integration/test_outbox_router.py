@@ -34,7 +34,14 @@ VALUES: dict[str, dict[str, str]] = {
     },
 }
 """Form of the payload → the connector's converters that give it."""
-PAYLOADS = ('{"order": 17, "amount": 1.50, "note": "é\\u00e9"}', "[1, 2]", 'no JSON: "\\ \n\t', "ü€😀/", None)
+PAYLOADS = (
+    '{"order": 17, "amount": 1.50, "note": "é\\u00e9"}',
+    "[1, 2]",
+    'no JSON: "\\ \n\t',
+    "ü€😀/",
+    "\x01\x1f\x7f\u2028\b\f\r",
+    None,
+)
 
 
 class Router(DebeziumPeer):

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from databus import Flow, Kafka, Mock, Route, SequenceTable
 from databus.core.connections import Connection
@@ -23,7 +25,7 @@ from databus.rows.murmur2 import murmur2
 from databus.runtime.direct.lane import may_be_direct
 from databus.runtime.direct.required import lane_findings
 from databus.sinks.kafka.message_options import require_read_back
-from databus.sinks.kafka.outbox_events import OutboxEncoder
+from databus.sinks.kafka.outbox_events import OutboxEncoder, json_string
 from databus.testing.contract.simple_sink import FixedConnections, context
 from databus.testing.contract.source import EVERYTHING
 from tests.reference.made_messages import plan
@@ -88,6 +90,18 @@ def test_a_payload_as_a_string_is_a_json_string(tmp_path: Path) -> None:
     values = [each["value"] for each in encoded(rows(tmp_path, *EVENTS), payload="string")]
     assert [value and json.loads(value) for value in values] == [payload for *_, payload in EVENTS]
     assert values[2] is None
+
+
+@given(st.text())
+def test_a_json_string_is_the_text(text: str) -> None:
+    found = json_string(text)
+    assert json.loads(found) == text
+    assert all(char < "\U00010000" for char in found)
+
+
+def test_a_json_string_has_the_escapes_of_kafka_connect() -> None:
+    """As test_outbox_router.py found them."""
+    assert json_string('é😀/\x1f\x7f\u2028"\\\n\t') == '"é\\uD83D\\uDE00/\\u001F\x7f\u2028\\"\\\\\\n\\t"'
 
 
 def test_columns_are_headers_by_choice(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the event's id a header, and further columns headers by choice. The topic is tha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,7 @@ class OutboxEncoder(KafkaEncoder):
                     raise self._unfit(rows, number, f"has no column {name}", _COLUMNS)
                 found[name].append(_text(row[name]))
         if self.spec.payload == "string":
-            found[PAYLOAD] = [None if text is None else json.dumps(text, ensure_ascii=False) for text in found[PAYLOAD]]
+            found[PAYLOAD] = [None if text is None else json_string(text) for text in found[PAYLOAD]]
         columns = {f"{_EVENT}{name}": pa.array(texts, pa.string()) for name, texts in found.items()}
         return pa.RecordBatch.from_arrays([*rows.columns, *columns.values()], names=[*rows.schema.names, *columns])
 
@@ -81,6 +82,23 @@ class OutboxEncoder(KafkaEncoder):
             f'sink {self.spec.sink_name}: row {event_id} of {database}.{table} {what}, with envelope="outbox"',
             hint=hint,
         )
+
+
+_ESCAPES = {
+    **{number: f"\\u{number:04X}" for number in range(32)},
+    **{ord(char): f"\\{short}" for char, short in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)},
+}
+_SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
+
+
+def json_string(text: str) -> str:
+    """Return a text as a JSON string, with the escapes that Kafka Connect's JsonConverter (Jackson) writes."""
+
+    def pair(found: re.Match[str]) -> str:
+        high, low = divmod(ord(found[0]) - 0x10000, 0x400)
+        return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
+
+    return f'"{_SUPPLEMENTARY.sub(pair, text.translate(_ESCAPES))}"'
 
 
 _INSERTS = (

@@ -6,12 +6,15 @@ flow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from databus import Elasticsearch, Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull
+from databus import Batching, DropColumns, Elasticsearch, Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull
 from databus.core.errors import DatabusError
 from databus.core.findings import Level
 from databus.demo.consumers import index_documents, topic_records
@@ -19,15 +22,99 @@ from databus.demo.oracle import fold
 from databus.ops.health.doctor import examine_flow
 from databus.ops.runs.view import run_view
 from databus.records.reports import quarantined
-from tests.integration.broken_table import Bench, diagnosed, mended, mysql_set, refused
+from databus.runtime.direct.lane import may_be_direct
+from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
+from tests.integration.one_process import run_locally
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@dataclass
+class Bench:
+    """A table with three committed rows behind a flow, ready to be broken."""
+
+    world: World
+    database: str
+
+    def __post_init__(self) -> None:
+        self.execute("CREATE TABLE orders (id INT PRIMARY KEY, total DECIMAL(10,2), note VARCHAR(50))")
+
+    def execute(self, *statements: str) -> None:
+        with self.world.sql(self.database) as connection:
+            run_sql(connection, *statements)
+
+    @property
+    def table(self) -> str:
+        return f"{self.database}.orders"
+
+    def flow(self, **changes: Any) -> Flow:
+        options = {
+            "name": f"bad_{self.database}",
+            "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,), snapshot="never"),
+            "sinks": (Kafka(conn_id="kafka_east", topic=self.database),),
+            "batching": Batching(max_wait=timedelta(seconds=0.2)),
+        }
+        return Flow(**{**options, **changes})
+
+    def run(self, flow: Flow) -> WindowResult:
+        """Run a flow: without Spark, where that can be."""
+        return (run_locally if may_be_direct(flow) and not flow.checks else World.run)(self.world, flow)
+
+    def start(self, flow: Flow) -> Any:
+        """Run once so that the flow has a checkpoint, with one row delivered."""
+        self.run(flow)
+        self.execute("INSERT INTO orders VALUES (1, 1.50, 'one')")
+        self.run(flow)
+        return self.world.checkpoint(flow)
+
+    def delivered(self) -> dict[str, Any]:
+        seen = fold(topic_records(self.world.sandbox.address("kafka"), self.database))
+        assert (seen.duplicates, seen.disordered) == (0, 0)
+        return seen.state.get(self.table, {})
 
 
 @pytest.fixture
 def bench(world: World, database: str) -> Bench:
     return Bench(world, database)
+
+
+def refused(bench: Bench, flow: Flow, code: str, hint: str, *, spark: bool = False) -> DatabusError:
+    """Run the broken flow: the error is the named one and the checkpoint stands where it stood."""
+    before = bench.world.checkpoint(flow)
+    with pytest.raises(DatabusError) as caught:
+        (bench.world.run if spark else bench.run)(flow)
+    error = caught.value
+    assert error.code == code, error
+    assert hint.lower() in error.hint.lower(), error.hint
+    assert bench.world.checkpoint(flow) == before
+    return error
+
+
+def diagnosed(bench: Bench, flow: Flow, code: str) -> None:
+    """Ask the doctor: it finds the same fault and says what to do."""
+    findings = [f for f in examine_flow(flow, bench.world.connections) if f.level is not Level.OK]
+    assert code in {f.code for f in findings}, findings
+    assert all(f.hint for f in findings if f.code == code), findings
+
+
+@contextmanager
+def mysql_set(bench: Bench, variable: str, value: str) -> Iterator[None]:
+    with bench.world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@GLOBAL.{variable}")
+        former = cursor.fetchone()[0]
+        cursor.execute(f"SET GLOBAL {variable} = '{value}'")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL {variable} = '{former}'")
+
+
+def mended(bench: Bench, flow: Flow, expected: set[str]) -> None:
+    """Run the mended flow: everything that was written meanwhile arrives, once."""
+    bench.run(flow)
+    assert set(bench.delivered()) == expected
 
 
 def test_wrong_password(bench: Bench) -> None:
@@ -376,3 +463,125 @@ def test_purged_log_is_a_named_gap(bench: Bench) -> None:
     error = refused(bench, flow, "source_offset_purged", "", spark=True)
     assert bench.world.checkpoint(flow).offset.file in error.message
     diagnosed(bench, flow, "source_offset_purged")
+
+
+@pytest.mark.parametrize("kind", [DropColumns, Mask])  # one for each lane
+def test_a_hidden_column_that_gets_another_name_is_not_delivered_in_clear(
+    bench: Bench, kind: type[DropColumns] | type[Mask]
+) -> None:
+    flow = bench.flow(transforms=(kind("note"),))
+    bench.start(flow)
+    bench.execute("INSERT INTO orders VALUES (2, 2.50, 'two')", "ALTER TABLE orders RENAME COLUMN note TO remark")
+    bench.execute("INSERT INTO orders VALUES (3, 3.50, 'three')")
+    refused(bench, flow, "hidden_column_gone", f'former=("{bench.table}.note",)')
+    assert len(bench.delivered()) == 1
+    # Without the former name the older rows of the range would show it.
+    refused(bench, bench.flow(transforms=(kind("remark"),)), "hidden_column_shown", f'former=("{bench.table}.note",)')
+    # The plan in flight is of the former definition; the range has rows of both names.
+    mended = bench.flow(transforms=(kind("remark", former=(f"{bench.table}.note",)),))
+    bench.run(mended)
+    assert len(bench.delivered()) == 3
+    # Without a row that still has it: what was hidden in earlier runs is remembered.
+    bench.execute("ALTER TABLE orders RENAME COLUMN remark TO note_2", "INSERT INTO orders VALUES (4, 4.50, 'four')")
+    refused(bench, mended, "hidden_column_gone", f'former=("{bench.table}.remark",)')
+    former = (f"{bench.table}.note", f"{bench.table}.remark")
+    bench.run(bench.flow(transforms=(kind("note_2", former=former),)))
+    records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
+    assert len(bench.delivered()) == 4
+    assert not any(word in value for _, value in records for word in (b"one", b"two", b"three", b"four"))
+
+
+@pytest.mark.parametrize("meant", ["*", "orders"])
+def test_a_hidden_column_whose_table_gets_another_name_is_not_delivered_in_clear(bench: Bench, meant: str) -> None:
+    tables = ("*",) if meant == "*" else (bench.table,)
+    source = MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.*",), snapshot="never")
+    hides = DropColumns("note", tables=tables)
+    flow = bench.flow(source=source, transforms=(hides,))
+    bench.start(flow)
+    bench.execute("ALTER TABLE orders RENAME customers")
+    bench.run(flow)  # no row of the new name yet: that it was another is remembered
+    bench.execute("ALTER TABLE customers RENAME COLUMN note TO remark", "INSERT INTO customers VALUES (2, 2.50, 'two')")
+    new = f"{bench.database}.customers"
+    if meant == "*":
+        refused(bench, flow, "hidden_column_gone", f'former=("{new}.note",)')
+        mended = [DropColumns("remark", former=(f"{bench.table}.note", f"{new}.note"))]
+    else:
+        refused(bench, flow, "hidden_column_shown", f'former=("{new}.note",)')
+        mended = [hides, DropColumns("remark", former=(f"{new}.note",), tables=(new,))]
+    bench.run(bench.flow(source=source, transforms=tuple(mended)))
+    records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
+    assert any(b"2.5" in value for _, value in records)
+    assert not any(b"two" in value for _, value in records)
+
+
+EXCHANGED = "ALTER TABLE orders RENAME COLUMN note TO remark, RENAME COLUMN remark TO note"
+REPLACED = "ALTER TABLE orders CHANGE note note_old VARCHAR(20), ADD COLUMN note VARCHAR(20) DEFAULT 'new'"
+
+
+@pytest.mark.parametrize("statement", [EXCHANGED, REPLACED], ids=["exchanged", "replaced"])
+@pytest.mark.parametrize("kind", [DropColumns, Mask])  # one for each lane
+def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
+    bench: Bench, kind: type[DropColumns] | type[Mask], statement: str
+) -> None:
+    new = "remark" if statement is EXCHANGED else "note_old"
+    flow, former = bench.flow(transforms=(kind("note"),)), f'former=("{bench.table}.note",)'
+    bench.start(flow)
+    bench.execute(
+        "ALTER TABLE orders ADD COLUMN remark VARCHAR(20) DEFAULT 'plain'",
+        "INSERT INTO orders VALUES (2, 2.50, 'SECRET', 'plain')", statement,
+        f"INSERT INTO orders (id, total, {new}) VALUES (3, 3.50, 'SECRET')",
+    )  # fmt: skip
+    error = refused(bench, flow, "hidden_column_gone", former)
+    assert f"Name {new} as well" in error.hint
+    # By its new name alone the range's older rows would show it, though the table has a column of the old one; of an
+    # exchange that is the same again, the other way round.
+    told = ("hidden_column_gone", "Name note as well") if statement is EXCHANGED else ("hidden_column_shown", former)
+    refused(bench, bench.flow(transforms=(kind(new),)), *told)
+    mended = bench.flow(transforms=(kind("note", new, former=(f"{bench.table}.note",)),))
+    bench.run(mended)
+    assert len(bench.delivered()) == 3
+    # Behind the statement as well, where no row of the range is an older one.
+    bench.execute(f"INSERT INTO orders (id, total, {new}) VALUES (4, 4.50, 'SECRET')")
+    refused(bench, bench.flow(transforms=(kind(new),)), "hidden_column_shown", former)
+    bench.run(mended)
+    records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
+    assert len(bench.delivered()) == 4
+    assert not any(b"SECRET" in value for _, value in records)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["another of its name", "gone"])
+def test_a_hidden_column_that_an_online_change_renames_is_not_delivered_in_clear(bench: Bench, again: bool) -> None:
+    """As gh-ost and pt-online-schema-change do: a copy that is none of the flow's is altered, filled, and exchanged."""
+    flow, column = bench.flow(transforms=(Mask("note"),)), f"{bench.table}.note"
+    bench.start(flow)
+    more = ", ADD COLUMN note VARCHAR(20) DEFAULT 'new'" if again else ""
+    renames = f"ALTER TABLE _orders_gho CHANGE COLUMN note remark VARCHAR(50){more}"
+    # One that was given up, and one that adds a column: neither needs anybody.
+    bench.execute("CREATE TABLE _orders_gho LIKE orders", renames)
+    bench.run(flow)
+    bench.execute("DROP TABLE _orders_gho", "CREATE TABLE _orders_gho LIKE orders")
+    bench.execute("ALTER TABLE _orders_gho ADD COLUMN remark VARCHAR(20) DEFAULT 'plain'")
+    bench.execute("INSERT INTO _orders_gho (id, total, note) SELECT id, total, note FROM orders")
+    bench.run(flow)
+    bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders", "DROP TABLE _orders_del")
+    bench.execute("INSERT INTO orders VALUES (2, 2.50, 'SECRET', 'plain')")
+    bench.run(flow)
+    assert len(bench.delivered()) == 2
+    # The same again with a rename.
+    bench.execute("CREATE TABLE _orders_gho LIKE orders", "ALTER TABLE _orders_gho DROP COLUMN remark", renames)
+    bench.execute("INSERT INTO _orders_gho (id, total, remark) SELECT id, total, note FROM orders")
+    bench.run(flow)
+    bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders")
+    bench.execute("INSERT INTO orders (id, total, remark) VALUES (3, 3.50, 'SECRET')")
+    error = refused(bench, flow, "hidden_column_gone", f'former=("{column}",)')
+    if again:
+        assert f"in {bench.table} a statement of the log gives note" in error.message
+        assert "altered a table that took this one's name" in error.message
+    assert len(bench.delivered()) == 2
+    mended = bench.flow(transforms=(Mask("remark", former=(column,)),))
+    bench.run(mended)
+    bench.execute("UPDATE orders SET total = 4.50, remark = 'SECRET TOO'")
+    bench.run(mended)
+    records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
+    assert len(bench.delivered()) == 3
+    assert not any(b"SECRET" in value for _, value in records)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from databus.consumer.change import Message, Place
 from databus.consumer.state_rows import event_of
-from databus.consumer.window import Window
+from databus.consumer.window import ChangesWindow
 from databus.core.errors.consumer import StateBehindError, StateTopicError
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _NOTED = 64
 """Standings of a sink that are kept until the other one has reached them."""
 
 
-class Mark(NamedTuple):
+class SinkMark(NamedTuple):
     """Marker of one slot of a sink, as far as it says how far that is.
 
     Attributes:
@@ -33,10 +33,10 @@ class Mark(NamedTuple):
     end: str
 
 
-Marks = tuple[Mark, ...]
+Marks = tuple[SinkMark, ...]
 
 
-class Taken(NamedTuple):
+class TakenRecords(NamedTuple):
     """Records that were taken of a partition.
 
     Attributes:
@@ -50,8 +50,8 @@ class Taken(NamedTuple):
     gone: bool
 
 
-class Topics(Protocol):
-    """What a look-back asks of the cluster; each answer is as of the call or later."""
+class LookBackTopics(Protocol):
+    """Cluster as a look-back asks it; each answer is as of the call or later."""
 
     def end(self, place: Place) -> int:
         """Return the offset behind what can be read of a partition; rows of open transactions are behind it."""
@@ -65,7 +65,7 @@ class Topics(Protocol):
         """Begin to read a partition at an offset, None for its first record."""
         ...
 
-    def taken(self, place: Place) -> Taken:
+    def taken(self, place: Place) -> TakenRecords:
         """Return what came of a partition since the last call."""
         ...
 
@@ -87,7 +87,7 @@ class Phase(Enum):
 
 
 class Ask(NamedTuple):
-    """What a look-back is about.
+    """Question of a look-back: its partitions and sinks.
 
     Attributes:
         changes: partition of the topic of changes.
@@ -119,7 +119,7 @@ class LookBack:
         clock: seconds that never go back.
     """
 
-    def __init__(self, ask: Ask, topics: Topics, clock: Callable[[], float]):
+    def __init__(self, ask: Ask, topics: LookBackTopics, clock: Callable[[], float]):
         self._ask, self._topics, self._clock = ask, topics, clock
         self._deadline = clock() + ask.patience_s
         self._noted: deque[tuple[Marks, int]] = deque(maxlen=_NOTED)
@@ -128,13 +128,13 @@ class LookBack:
         self._last: tuple[bytes | None, str] | None = None
         self.phase = Phase.COVER
         self.first = self.whole_at = 0
-        self.window = Window()
+        self.window = ChangesWindow()
         self.rows = 0
         self.why = ""
 
     @property
     def reads(self) -> bool:
-        """Whether it waits for records."""
+        """True while it waits for records."""
         return self.phase in (Phase.WINDOW, Phase.STATE)
 
     def step(self) -> list[Message]:

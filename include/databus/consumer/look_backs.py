@@ -56,7 +56,7 @@ class LookBacks:
 
     @property
     def active(self) -> bool:
-        """Whether the state of a partition is still to be read, or its end to be told."""
+        """True while the state of a partition is still to be read, or its end to be told."""
         return bool(self._running or self._ends)
 
     def begin(self, progress: Progress) -> None:

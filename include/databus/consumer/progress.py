@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from databus.consumer.change import Change, Place
 
 if TYPE_CHECKING:
-    from databus.consumer.window import Window
+    from databus.consumer.window import ChangesWindow
 
 UNKNOWN = -1
 
@@ -56,13 +56,13 @@ class Progress:
         self.read = self.delivered = self.acked = self.stored = max(offset, UNKNOWN)
         self.last = UNKNOWN
         self.owned, self.at_end, self.ended = True, False, -1.0
-        self.window: Window | None = None
+        self.window: ChangesWindow | None = None
         self.state, self.whole_at = 0, UNKNOWN
         self.told = self.whole = True
 
     @property
     def held(self) -> bool:
-        """Whether the consumer still has the partition of which this is the progress."""
+        """True while the consumer still has the partition of which this is the progress."""
         return self.owned
 
     def begin_with_state(self, number: int) -> None:
@@ -70,7 +70,7 @@ class Progress:
         self.state = number
         self.told = self.whole = False
 
-    def go_on(self, offset: int, whole_at: int, window: Window) -> None:
+    def go_on(self, offset: int, whole_at: int, window: ChangesWindow) -> None:
         """Go on behind the state's rows with the changes since.
 
         Args:
@@ -129,7 +129,7 @@ class StateProgress(Progress):
 
     @property
     def held(self) -> bool:
-        """Whether the consumer still has the partition of changes."""
+        """True while the consumer still has the partition of changes."""
         return self.of.owned
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from databus.consumer.change import Message, Place
-from databus.consumer.look_back import Ask, Mark, Marks, Taken
+from databus.consumer.look_back import Ask, Marks, SinkMark, TakenRecords
 from databus.consumer.state_topic import StateTopic
 from databus.core.errors.consumer import StateTopicError
 from databus.kafka.client import ClientSettings, LastError
@@ -34,7 +34,7 @@ _FIXED = {
 
 
 class StateTopics:
-    """Cluster as a look-back asks it (`look_back.Topics`). Used by one thread at a time.
+    """Cluster as a look-back asks it (`look_back.LookBackTopics`). Used by one thread at a time.
 
     Args:
         settings: how to reach the cluster.
@@ -124,10 +124,10 @@ class StateTopics:
         if self._reported.access is not None:
             raise self._told("read", self._reported.access)  # librdkafka itself would try for ever
 
-    def taken(self, place: Place) -> Taken:
+    def taken(self, place: Place) -> TakenRecords:
         """Return what `fetch` took of a partition since the last call."""
         found, self._inbox[place] = self._inbox[place], []
-        return Taken(found, place in self._at_end, place in self._gone)
+        return TakenRecords(found, place in self._at_end, place in self._gone)
 
     def close(self) -> None:
         """Close all clients."""
@@ -199,12 +199,12 @@ class StateTopics:
         return source_error(self._settings, doing, error, self._reported)
 
 
-def _mark(batch: int, metadata: str | None, sink: str) -> Mark:
+def _mark(batch: int, metadata: str | None, sink: str) -> SinkMark:
     try:
         told = json.loads(metadata or "")
         whole = bool(told["last"]) and told["state"] == "written"
         end = told.get("end")
-        return Mark(batch, whole, "" if end is None else json.dumps(end, sort_keys=True))
+        return SinkMark(batch, whole, "" if end is None else json.dumps(end, sort_keys=True))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateTopicError(
             f"the marker of sink {sink} at batch {batch} cannot be read: {str(metadata)[:100]}"

@@ -13,7 +13,7 @@ _CACHE_KB = 16_384
 _FAR = 2**62
 
 
-class Window:
+class ChangesWindow:
     """Records of one partition between two offsets, and what of them the state has.
 
     Both topics have the rows of a key in the same order. So where the state's row of a key is in the window, the key's

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from databus.consumer.change import Place
-from databus.consumer.look_back import Mark, Marks, Taken
+from databus.consumer.look_back import Marks, SinkMark, TakenRecords
 from databus.consumer.spill import StoredMessage
 
 CHANGES, STATE = ("cdc.t", 0), ("state.t", 0)
@@ -65,7 +65,7 @@ class Flow:
         self.changes, self.state = Log(CHANGES), Log(STATE)
         self.alive: dict[str, int] = {}
         self.written: list[tuple[int, Row]] = []
-        self.marks: dict[str, Mark | None] = {"changes": None, "state": None}
+        self.marks: dict[str, SinkMark | None] = {"changes": None, "state": None}
         self.now = 0
         self._rows = self._batch = 0
         self._pending: list[tuple[str, bool, int, list[Row]]] = []
@@ -166,7 +166,7 @@ class Flow:
         log.end += 1 if rows else 0  # the control record
         before = self.marks[sink]
         end = str(rows[-1].number) if rows else "" if before is None else before.end
-        self.marks[sink] = Mark(batch, whole, end)
+        self.marks[sink] = SinkMark(batch, whole, end)
 
     def _compact(self) -> None:
         """Keep the newest record of each key below an offset, and tombstones for their time since a first look."""
@@ -219,17 +219,17 @@ class Brokers:
     def begin(self, place: Place, offset: int | None) -> None:
         self._reading[place] = self._log(place).begin if offset is None else offset
 
-    def taken(self, place: Place) -> Taken:
+    def taken(self, place: Place) -> TakenRecords:
         self._meanwhile()
         log, at = self._log(place), self._reading[place]
         if at < log.begin:
-            return Taken((), False, True)
+            return TakenRecords((), False, True)
         most = self.flow.chance.randint(0, self.flow.at_once)
         offsets = list(islice((offset for offset in log.records if offset >= at), most))
         if offsets:
             self._reading[place] = offsets[-1] + 1
         newest = next(reversed(log.records), -1)
-        return Taken([log.records[offset] for offset in offsets], newest < self._reading[place], False)
+        return TakenRecords([log.records[offset] for offset in offsets], newest < self._reading[place], False)
 
     def finish(self, place: Place) -> None:
         self._reading.pop(place, None)

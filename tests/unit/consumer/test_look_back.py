@@ -15,10 +15,10 @@ import pytest
 
 from databus.consumer import look_back as module
 from databus.consumer.change import Change, Message
-from databus.consumer.look_back import Ask, LookBack, Mark, Marks, Phase, has_all
+from databus.consumer.look_back import Ask, LookBack, Marks, Phase, SinkMark, has_all
 from databus.consumer.progress import UNKNOWN, EndProgress, Progress, StateProgress
 from databus.consumer.state_rows import StateEnd, change_of
-from databus.consumer.window import Window
+from databus.consumer.window import ChangesWindow
 from databus.core.errors import StateBehindError
 from tests.unit.consumer.state_model import CHANGES, STATE, Brokers, Flow, Row
 
@@ -190,7 +190,7 @@ class ForgetsTombstones(LookBack):
         return super()._is_news(message) and message.value() is not None
 
 
-class NoWindow(Window):
+class NoWindow(ChangesWindow):
     def passes(self, key: bytes | None, offset: int) -> bool:
         return False
 
@@ -230,7 +230,7 @@ def found_out(kind: type[Program], first: int) -> str:
 @pytest.mark.parametrize("why", [*WEAK, "no window", "a greater number is enough"])
 def test_each_step_is_needed(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "no window":
-        monkeypatch.setattr(module, "Window", NoWindow)
+        monkeypatch.setattr(module, "ChangesWindow", NoWindow)
     if why == "a greater number is enough":
         monkeypatch.setattr(module, "has_all", a_number_is_enough)
     kind = type("Weak", (Program,), WEAK.get(why, {}))
@@ -258,8 +258,8 @@ def test_a_row_that_a_newer_one_of_the_state_alone_took_away_is_waited_for() -> 
     assert (looking.phase, looking.first, looking.whole_at) == (Phase.DONE, 2, 4)
 
 
-def mark(batch: int, whole: bool = True, end: str = "") -> Mark:
-    return Mark(batch, whole, end)
+def mark(batch: int, whole: bool = True, end: str = "") -> SinkMark:
+    return SinkMark(batch, whole, end)
 
 
 @pytest.mark.parametrize(

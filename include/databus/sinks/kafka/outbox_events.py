@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from databus.core.errors.sink import SinkSettingError
 from databus.core.events import Op
-from databus.rows.json_text import loads_written, written
+from databus.formats.literals import loads_written, written
 from databus.rows.murmur2 import key_hashes_of
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY

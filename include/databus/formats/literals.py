@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,3 +64,30 @@ _BYTES = ColumnSchema("", "blob", "binary")
 def base64_text(array: pa.BinaryArray) -> pa.StringArray:
     """Return bytes as quoted base64."""
     return json_literals(array, _BYTES)
+
+
+class JsonNumber(str):
+    """Number of a JSON text, with its digits."""
+
+    __slots__ = ()
+
+
+def loads_written(text: str | bytes) -> Any:
+    """Return a JSON text's value, with its numbers as `JsonNumber`.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    return json.loads(text, parse_int=JsonNumber, parse_float=JsonNumber)
+
+
+def written(value: Any) -> str:
+    """Return the text of such a value, with the blanks that PostgreSQL's jsonb and MySQL's JSON have."""
+    if isinstance(value, JsonNumber):
+        return str(value)
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name, ensure_ascii=False)}: {written(each)}" for name, each in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -11,8 +11,8 @@ from databus.core.connections import Connection
 from databus.core.errors.config import ConfigError
 from databus.core.errors.source import SourceAccessError, SourceUnavailableError
 from databus.sources.sequence_table.database import SqlDatabase
+from databus.sources.sequence_table.install import installer_of
 from databus.sources.sequence_table.install.forms import kept, run
-from databus.sources.sequence_table.install.installers import installer_of
 from databus.sources.sequence_table.install.target import Installer, InstallStage, InstallStep, InstallTarget
 
 LOCK_WAIT_S = 5

@@ -18,8 +18,8 @@ from databus import SequenceTable
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError, DecodeError, SequenceTableError
 from databus.core.positions.offsets import SequenceOffset
-from databus.rows.written_json import JsonNumber as Number
-from databus.rows.written_json import loads_written, written
+from databus.formats.literals import JsonNumber as Number
+from databus.formats.literals import loads_written, written
 from databus.sources.sequence_table.captured import CapturedTable, image_value
 from databus.sources.simple import Table
 from databus.testing.contract import SourceContract

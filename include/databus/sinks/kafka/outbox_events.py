@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from databus.core.errors.sink import SinkSettingError
 from databus.core.events import Op
+from databus.formats.literals import loads_written, written
 from databus.rows.murmur2 import key_hashes_of
-from databus.rows.written_json import loads_written, written
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import CANONICAL_KEY
 from databus.sinks.kafka.headers import PREFIX

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from databus.core.errors.source import DecodeError, SequenceTableError
-from databus.rows.written_json import JsonNumber, loads_written, written
+from databus.formats.literals import JsonNumber, loads_written, written
 from databus.sources.sequence_table.columns import kind_of
 from databus.sources.simple import Table
 

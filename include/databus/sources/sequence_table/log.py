@@ -17,7 +17,7 @@ from databus.sources.sequence_table.captured import AFTER, BEFORE, CapturedTable
 from databus.sources.sequence_table.cleaning import Marks
 from databus.sources.sequence_table.columns import Columns, reflected, utc
 from databus.sources.sequence_table.database import SqlDatabase
-from databus.sources.sequence_table.install.installers import installer_of
+from databus.sources.sequence_table.install import installer_of
 from databus.sources.sequence_table.install.target import InstallTarget
 from databus.sources.simple import RowChange, Table
 

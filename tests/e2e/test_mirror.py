@@ -98,9 +98,9 @@ def test_a_dag_file_of_twelve_lines_mirrors_byte_for_byte(sides: tuple[Logs, Log
 
 
 def test_the_page_of_mirrors_shows_the_pair_and_translates(
-    airflow: AirflowWorld, sides: tuple[Logs, Logs], page: Page, axe: str, tmp_path: Path
+    airflow: AirflowWorld, sides: tuple[Logs, Logs], topic: str, page: Page, axe: str, tmp_path: Path
 ) -> None:
-    east, topic, group = sides[0], f"{FLOW}.orders", f"{FLOW}_readers"
+    east, group = sides[0], f"{FLOW}_readers"
     (here, there) = (
         {m.value(): m.offset() for m in consume(side.servers, topic) if m.partition() == 0} for side in sides
     )

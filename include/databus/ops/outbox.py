@@ -27,6 +27,10 @@ _RIGHTS = {
     "mysql": "The account needs CREATE, DROP, SELECT, INSERT, TRIGGER and LOCK TABLES on the database; with a binary "
     "log also log_bin_trust_function_creators=ON on the server, or the right SUPER.",
 }
+_TRUSTED = (
+    "SET PERSIST log_bin_trust_function_creators = ON, or give the account SUPER; then run this again. Triggers that "
+    "were there write on as they did."
+)
 
 
 def target_of(
@@ -110,7 +114,8 @@ def _opened(
                 run(session, _WAIT[dialect])
             yield session, installer
     except SourceAccessError as error:
-        raise SourceAccessError(error.message, hint=_RIGHTS[dialect]) from None
+        hint = _TRUSTED if "log_bin_trust_function_creators" in error.message else _RIGHTS[dialect]
+        raise SourceAccessError(error.message, hint=hint) from None
     except SourceUnavailableError as error:
         if "lock timeout" not in error.message and "Lock wait timeout" not in error.message:
             raise

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError, SourceAccessError
+from databus.core.findings import Level
 from databus.ops import outbox
 from databus.ops.outbox import install, remove, steps_of, target_of
 from databus.sources.sequence_table.install import mysql, postgres
@@ -164,3 +165,14 @@ def test_a_server_that_trusts_no_creators_of_triggers_is_told_so(monkeypatch: py
     with pytest.raises(SourceAccessError, match="SUPER") as caught:
         outbox.install(SHOP, LOG)
     assert "SET PERSIST log_bin_trust_function_creators = ON" in caught.value.hint
+
+
+@pytest.mark.parametrize(("code", "levels"), [(1360, [Level.ERROR] * 3), (1227, [Level.WARN])])
+def test_triggers_that_are_gone_are_an_error_and_hidden_ones_a_warning(
+    monkeypatch: pytest.MonkeyPatch, code: int, levels: list[Level]
+) -> None:
+    monkeypatch.setattr(mysql, "_of_cascades", lambda *_: ())
+    session = MagicMock()
+    session.execute.return_value.all.return_value = []
+    session.exec_driver_sql.side_effect = sa.exc.OperationalError("", {}, pymysql.err.OperationalError(code, "no"))
+    assert [each.level for each in mysql.MysqlInstaller().findings(session, LOG, ("id",), "orders")] == levels

@@ -115,8 +115,8 @@ def unfollowed(target: InstallTarget, what: str, subject: str) -> Finding:
     """Return the finding of triggers that installing anew corrects."""
     error = SequenceTableError(
         f"{target.conn_id}: {what}",
-        hint=f"Run `databus outbox install {target.conn_id} --table {target.changes_of} --name {target.name}`, with the "
-        "same --exclude as before: it says what differs.",
+        hint=f"Run `databus outbox install {target.conn_id} --table {target.changes_of} --name {target.name}`, with "
+        "the same --exclude as before: it says what differs.",
     )
     return Finding.of(subject, error)
 

@@ -34,7 +34,11 @@ _TRUSTED = (
 
 
 def target_of(
-    connection: Connection, name: str = "", changes_of: str = "", exclude: Sequence[str] = ()
+    connection: Connection,
+    name: str = "",
+    changes_of: str = "",
+    exclude: Sequence[str] = (),
+    other_triggers: Sequence[str] = (),
 ) -> InstallTarget:
     """Return the outbox or log, under a name by default: `outbox`, or that of the table and `_log`.
 
@@ -50,7 +54,7 @@ def target_of(
                 f"connection {connection.conn_id} names no database", hint="Name the outbox: --name DATABASE.outbox."
             )
         name = f"{schema}.outbox"
-    return InstallTarget(connection.conn_id, name, changes_of, tuple(exclude))
+    return InstallTarget(connection.conn_id, name, changes_of, tuple(exclude), tuple(other_triggers))
 
 
 def install(connection: Connection, target: InstallTarget, *, execute: bool = False) -> tuple[InstallStage, ...]:

@@ -116,7 +116,7 @@ def unfollowed(target: InstallTarget, what: str, subject: str) -> Finding:
     error = SequenceTableError(
         f"{target.conn_id}: {what}",
         hint=f"Run `databus outbox install {target.conn_id} --table {target.changes_of} --name {target.name}`, with "
-        "the same --exclude as before: it says what differs.",
+        "--exclude and --other-trigger as before: it says what differs.",
     )
     return Finding.of(subject, error)
 

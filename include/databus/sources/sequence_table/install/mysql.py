@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SequenceTableError, SourceSettingError
 from databus.core.findings import Finding, Level
@@ -60,6 +61,11 @@ class MysqlInstaller:
     def install(self, session: sa.Connection, target: InstallTarget) -> tuple[InstallStage, ...]:
         """See `Installer.install`."""
         _require_names(target)
+        if target.other_triggers:
+            raise ConfigError(
+                f"{target.conn_id}: --other-trigger is of PostgreSQL",
+                hint="Leave it out: on MySQL no trigger can write to its own table.",
+            )
         if bool(getattr(session.dialect, "is_mariadb", False)):
             raise SourceSettingError(
                 f"{target.conn_id}: installing on MariaDB was not tried", hint="Make table and triggers by hand."

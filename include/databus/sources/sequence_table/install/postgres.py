@@ -66,7 +66,7 @@ class PostgresInstaller:
         if target.changes_of:
             captured_columns(session, target)
             require_followed(session, target, names.name_of_function, dict(names.triggers))
-            require_rights(session, target, names.name_of_function, names.table)
+            require_rights(session, target, names.name_of_function)
             steps += self._note(session, target, names)
             steps += [self._function(session, target, names), *self._triggers(session, target, names)]
         return (InstallStage(tuple(steps)),)

@@ -54,8 +54,8 @@ _RIGHTS = sa.text(
     "END AS writes, log.oid IS NULL OR NOT log.relrowsecurity OR o.beyond "
     "OR (NOT log.relforcerowsecurity AND pg_has_role(o.oid, log.relowner, 'USAGE')) AS unbarred, "
     "NOT EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = log.oid AND a.attname = 'id' AND a.attidentity = '' "
-    "AND NOT COALESCE(has_sequence_privilege(o.oid, pg_get_serial_sequence(:quoted_log, 'id')::regclass, "
-    "'USAGE, UPDATE'), TRUE)) AS numbers, "
+    "AND NOT COALESCE(has_sequence_privilege(o.oid, "
+    "pg_get_serial_sequence(a.attrelid::regclass::text, 'id')::regclass, 'USAGE, UPDATE'), TRUE)) AS numbers, "
     "has_schema_privilege(o.oid, captured.relnamespace, 'USAGE') "
     "AND has_table_privilege(o.oid, captured.oid, 'SELECT') AS reads "
     "FROM o CROSS JOIN captured LEFT JOIN log ON TRUE"
@@ -115,7 +115,7 @@ def unfollowable(
                 )
 
 
-def require_rights(session: sa.Connection, target: InstallTarget, function: str, quoted_log: str) -> None:
+def require_rights(session: sa.Connection, target: InstallTarget, function: str) -> None:
     """Refuse an installation whose triggers may not do what they do: each write to the table would fail.
 
     Raises:
@@ -123,7 +123,7 @@ def require_rights(session: sa.Connection, target: InstallTarget, function: str,
     """
     schema, name = target.captured
     place = {"log_schema": target.schema, "log": target.table, "schema": schema, "name": name}
-    found = session.execute(_RIGHTS, place | {"function": function, "quoted_log": quoted_log}).first()
+    found = session.execute(_RIGHTS, place | {"function": function}).first()
     if found is None:
         return
     owner = found.owner

@@ -103,9 +103,10 @@ class TestPostgres:
     @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
     def test_another_trigger_of_each_row_is_refused_until_it_is_named(self, postgres: Shop, when: str) -> None:
         name, table = f"{postgres.name}_a_touch", postgres.captured
+        row = "NEW.k = 2" if when == "BEFORE" else "NEW.k = 1"
         postgres.sql(
-            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF pg_trigger_depth() = 1 THEN "
-            f"UPDATE {table} SET v = v + 100 WHERE k = 1; END IF; RETURN NEW; END$$",
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF pg_trigger_depth() = 1 AND {row} "
+            f"THEN UPDATE {table} SET v = v + 100 WHERE k = 1; END IF; RETURN NEW; END$$",
             f"CREATE TRIGGER {name} {when} UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION {name}()",
         )
         try:

@@ -172,14 +172,19 @@ def members(text: str) -> dict[str, str]:
     """
     found = {}
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
-    place = _BETWEEN.match(text, text.index("{") + 1).end()
+    place = _past(text, text.index("{") + 1)
     while not text.startswith("}", place):
         name, place = decoder.raw_decode(text, place)
-        begin = _BETWEEN.match(text, place).end()
+        begin = _past(text, place)
         _, place = decoder.raw_decode(text, begin)
         found[name] = text[begin:place]
-        place = _BETWEEN.match(text, place).end()
+        place = _past(text, place)
     return found
+
+
+def _past(text: str, place: int) -> int:
+    found = _BETWEEN.match(text, place)
+    return found.end() if found else place
 
 
 def _is_document(of: Any) -> bool:

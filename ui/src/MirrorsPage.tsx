@@ -161,7 +161,7 @@ function Chosen({ of }: { of: Shown }) {
           {mirror.partner ? <> · both ways with {mirror.partner}</> : null}{now?.updated_at ? <> · batch {now.batch?.toLocaleString("en")} at <span title={exact(now.updated_at)}>{time(now.updated_at)}</span></> : null}</span>
       </div>
       {now?.problems.map((problem) => (
-        <div key={problem.of} role="alert" data-testid="away"><p>✕ <b>{problem.of}</b>: {problem.message}</p><p className="note">{problem.hint} <code>{problem.code}</code></p></div>
+        <div key={`${problem.of} ${problem.message}`} role="alert" data-testid="away"><p>✕ <b>{problem.of}</b>: {problem.message}</p><p className="note">{problem.hint} <code>{problem.code}</code></p></div>
       ))}
       <div className="both">
         <section className="card" aria-label="Partitions" data-testid="partitions">

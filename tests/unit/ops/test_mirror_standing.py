@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from databus import Mirror
+from databus import AlertWhen, Mirror
 from databus.core.errors import SinkUnavailableError
 from databus.core.positions.lag import PartitionLag
 from databus.core.state.checkpoint import HistoryEntry
@@ -40,6 +40,7 @@ class World:
     commits: Sequence[float] = (5.0,)
     paused: str | None = None
     refused: list[str] = field(default_factory=list)
+    alerts: Sequence[dict[str, Any]] = ()
 
     def load(self, _: str) -> Any:
         return SimpleNamespace(batch=len(self.commits), updated_at=NOW) if self.commits else None
@@ -73,10 +74,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, str]]:
 
         seen = HeartbeatSighting(None if world.age_s is None else NOW, world.age_s)
         monkeypatch.setattr(overview, "measure_partitions", ask("lag", world.partitions))
+        monkeypatch.setattr(overview, "raised_alerts", lambda *_, **__: list(world.alerts))
         monkeypatch.setattr(overview, "names_of", ask("groups", ["billing"]))
         monkeypatch.setattr(overview, "newest_heartbeat", ask("heartbeat", seen))
         store = SimpleNamespace(load=world.load, history=world.history, paused=lambda _: world.paused)
-        services: Any = SimpleNamespace(store=store, clock=SimpleNamespace(now=lambda: NOW))
+        clock = SimpleNamespace(now=lambda: NOW)
+        services: Any = SimpleNamespace(store=store, clock=clock, connections=None, settings=None)
         state = overview.mirror_state(mirror, services)
         return state["state"], state["cause"]
 
@@ -127,3 +130,13 @@ def test_the_worst_is_told(told: Callable[..., tuple[str, str]]) -> None:
     assert told(refused=["groups"])[0] == "no_answer"
     assert told(refused=["heartbeat"], partitions=(OLD,))[0] == "no_answer"
     assert told(paused="by ada: a disk", partitions=(OLD,)) == ("paused", "by ada: a disk")
+
+
+def test_an_alert_whose_state_cannot_be_read_is_not_taken_for_resolved(told: Callable[..., tuple[str, str]]) -> None:
+    watched = MIRROR.model_copy(update={"alerts": (AlertWhen(),)})
+    raised: dict[str, Any] = {"alert": "lag", "on": True, "since": None, "problem": ""}
+    broken = {**raised, "alert": "batches", "on": None, "problem": "alert batches of flow e: no JSON"}
+    assert told(watched, alerts=[{**raised, "on": False}]) == ("ok", "")
+    assert told(watched, alerts=[raised]) == ("alert", "lag")
+    assert told(watched, alerts=[broken]) == ("no_answer", "alerts: alert batches of flow e: no JSON")
+    assert told(watched, alerts=[raised, broken])[0] == "no_answer"

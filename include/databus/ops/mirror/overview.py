@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.positions.lag import PartitionLag
@@ -29,6 +30,8 @@ _WORST = 10
 
 _MISSING = 20
 """Groups that are named."""
+
+_ALERT_HINT = "Whether it is raised is not known until it is judged again."
 
 
 def is_mirror(flow: Flow) -> bool:
@@ -79,6 +82,11 @@ def mirror_state(flow: Flow, services: Services) -> dict[str, Any]:
     heartbeat = asked("heartbeat", lambda: _heartbeat(flow, services)) if spec.heartbeat_s is not None else None
     # A cluster that is away is waited for once.
     groups = asked("groups", lambda: _groups(spec, services)) if spec.groups and not problems else None
+    problems += [
+        {"of": "alerts", "code": CheckpointFormatError.code, "message": one["problem"], "hint": _ALERT_HINT}
+        for one in alerts
+        if one["problem"]
+    ]
     now, since_s = services.clock.now(), 0.0
     if checkpoint and heartbeat is not None and heartbeat["age_seconds"] is None:
         since_s = moving_s(services.store.history(flow.name, BATCHES), now)

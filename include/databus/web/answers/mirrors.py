@@ -85,7 +85,7 @@ class RaisedAlert(Answer):
 class MirrorPartError(ItemError):
     """Part of a mirror's state that could not be asked, and why."""
 
-    of: Literal["lag", "heartbeat", "groups"]
+    of: Literal["lag", "heartbeat", "groups", "alerts"]
 
 
 class MirrorState(Answer):

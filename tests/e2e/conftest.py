@@ -23,7 +23,7 @@ from tests.integration.kafka_target import forget_kept
 from tests.ports import ports_from
 
 SERVERS = ("zookeeper", "kafka", "mysql", "spark", "airflow")
-TWO_CLUSTERS = {"test_mirror.py", "test_live_windows.py", "test_screenshots.py"}
+TWO_CLUSTERS = {"test_mirror.py", "test_live_windows.py"}
 """Files with flows between two clusters: Airflow is given connections to what is there as it starts."""
 ROOT = Path(__file__).parents[2]
 ROLES = {"viewer": "viewer", "user": "user", "op": "op", "admin": "admin", OUTSIDER: "viewer", "nobody": ""}

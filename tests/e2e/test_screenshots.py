@@ -39,19 +39,6 @@ flow = Flow(
 )
 dag = flow_dag(flow, every=timedelta(seconds=30), is_paused_upon_creation=False)
 """
-MIRROR = "cdc_east_to_west"
-MIRROR_FILE = """
-from datetime import timedelta
-
-from databus import Mirror
-from databus.airflow import mirror_dag
-
-mirror = Mirror(
-    name="cdc_east_to_west", source_conn_id="kafka_east", target_conn_id="kafka_west", topics=("cdc.*",),
-    heartbeat=timedelta(seconds=10),
-)
-dag = mirror_dag(mirror, every=timedelta(seconds=30), is_paused_upon_creation=False)
-"""
 SECONDS = 150
 """Time that the shop changes before pictures are taken: so that charts show something."""
 
@@ -60,11 +47,10 @@ SECONDS = 150
 def shop(airflow: AirflowWorld) -> Iterator[str]:
     """The flow's newest run, while the shop changes."""
     (airflow.dags / f"{NAME}.py").write_text(FLOW_FILE)
-    (airflow.dags / f"{MIRROR}.py").write_text(MIRROR_FILE)
-    airflow.knows({NAME, MIRROR})
+    airflow.knows({NAME})
     began = time.monotonic()
     with writing(airflow.writer, 20, 0.3):
-        until("the flow and its mirror run", lambda: airflow.runs(NAME) and airflow.runs(MIRROR))
+        until("the flow runs", lambda: airflow.runs(NAME))
         until("a while", lambda: time.monotonic() - began > SECONDS, SECONDS * 3)
         yield airflow.runs(NAME)[0]["dag_run_id"]
 
@@ -77,8 +63,6 @@ def shop(airflow: AirflowWorld) -> Iterator[str]:
         ("flow", "dags/{dag}/plugin/databus-flow", "[data-testid=facts]", 1320),
         ("quality", "dags/{dag}/plugin/databus-flow?view=quality", "[data-testid=checks] tbody tr", 760),
         ("ledger", "dags/{dag}/plugin/databus-flow?view=ledger", "[data-testid=told]", 620),
-        ("mirrors", "plugin/databus-mirrors", "[data-testid=matrix] dd[title*=':']", 760),
-        ("dashboard", "", "[data-testid=databus-strip] .pill", 760),
         ("audit", "plugin/databus-audit?dag={dag}", "[data-testid=audit] tbody tr", 620),
         ("run", "dags/{dag}/runs/{run}/plugin/databus-run", "[data-testid=counts]", 1200),
         ("trace", "plugin/databus-trace?q=cdc.people:0:0", "[data-testid=changed] tbody tr", 760),

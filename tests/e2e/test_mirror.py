@@ -139,64 +139,6 @@ def test_the_page_of_mirrors_shows_the_pair_and_translates(
     assert [c for c in page.complaints if "409" not in c] == []  # what was not mirrored is a refusal
 
 
-MANY = """
-const real = window.fetch, asked = {{}};
-window.looks = {{ now: 0, most: 0 }};
-window.fetch = async (given, ...more) => {{
-    const path = new URL(given instanceof Request ? given.url : given, location.href).pathname;
-    const json = (body, status = 200) => new Response(JSON.stringify(body), {{ status }});
-    if (path.endsWith("/databus/api/v1/mirrors")) return json({{ items: {items}, next: null }});
-    const dag = /api\\/v1\\/dags\\/([^/]+)\\/mirror$/.exec(path)?.[1];
-    if (!dag) return real(given, ...more);
-    asked[dag] = (asked[dag] ?? 0) + 1;
-    window.looks.most = Math.max(window.looks.most, ++window.looks.now);
-    await new Promise(done => setTimeout(done, 200));
-    window.looks.now--;
-    const busy = asked[dag] === 1 && ["m3", "m4"].includes(dag);
-    return busy ? json({{ status: 503, code: "request_refused", detail: "full" }}, 503) : json({now}[dag] ?? {now}.m0);
-}};
-"""
-
-
-def test_many_mirrors_are_looked_at_by_sixes_and_one_without_a_place_is_asked_again(
-    airflow: AirflowWorld, sides: tuple[Logs, Logs], page: Page, tmp_path: Path
-) -> None:
-    assert sides
-    defined = {
-        "from": "east", "to": "west", "topics": ["t"], "exclude_topics": [], "groups": [], "partner": None,
-        "heartbeat_seconds": None,
-    }  # fmt: skip
-    items = [{"dag_id": f"m{n}", "error": None, "mirror": {**defined, "flow": f"m{n}"}} for n in range(20)]
-    lag = {
-        "partitions": 9, "behind": 0, "records": 0, "held_back": 0, "seconds": 0, "known_seconds": 0,
-        "age_unknown": None, "worst": [],
-    }  # fmt: skip
-    well = {
-        "flow": "m0", "as_of": "2026-11-28T04:00:00Z", "batch": 3, "updated_at": "2026-11-28T04:00:00Z",
-        "paused": None, "alerts": [], "lag": lag, "heartbeat": None, "groups": None, "problems": [],
-        "state": "ok", "cause": "",
-    }  # fmt: skip
-    unknown = {**lag, "behind": 1, "records": 4, "seconds": None, "age_unknown": {"partitions": 1, "first": "t[7]"}}
-    cause = "records of t[7] wait, nobody knows since when"
-    now = {"m0": well, "m7": {**well, "lag": unknown, "state": "unknown", "cause": cause}}
-    script = MANY.format(items=json.dumps(items), now=json.dumps(now))
-    page.send("Page.enable")
-    number = page.send("Page.addScriptToEvaluateOnNewDocument", source=script)["identifier"]
-    try:
-        page.open(f"{airflow.api.root}/plugin/databus-mirrors")
-        cell = "document.querySelector('[data-testid=\"mirror m{0}\"] .state')?.innerText ?? ''"
-        page.waits_for(f"{cell.format(3)}.endsWith('Looking') && {cell.format(19)}.endsWith('OK')")
-        page.waits_for(f"{cell.format(3)}.endsWith('OK') && {cell.format(4)}.endsWith('OK')")
-        assert page.value("window.looks.most") == 6
-        assert page.value(cell.format(7)).endswith("Unknown")
-        assert "age unknown" in page.text('[data-testid="mirror m7"]')
-        assert page.text("[data-testid=verdict]").endswith("1 of 20 mirrors not well")
-        look(page, "mirrors-many", tmp_path)
-    finally:
-        page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=number)
-        page.send("Page.disable")
-
-
 def test_while_it_is_paused_sensors_wait_and_once_resumed_they_go_on(
     airflow: AirflowWorld, sides: tuple[Logs, Logs], topic: str
 ) -> None:

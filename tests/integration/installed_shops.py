@@ -32,8 +32,7 @@ class Shop(Outbox):
     def install(self, changes_of: str | None = None, name: str = "", *, execute: bool = True, **options: Any) -> Any:
         """Install; return what was done, as (object, state)."""
         table = self.captured if changes_of is None else changes_of
-        given = (options.pop("exclude", ()), options.pop("other_triggers", ()))
-        target = use_case.target_of(options.pop("login", self.connection), name, table, *given)
+        target = use_case.target_of(options.pop("login", self.connection), name, table, options.pop("exclude", ()))
         stages = use_case.install(options.pop("connection", self.connection), target, execute=execute)
         return use_case.steps_of(stages)
 

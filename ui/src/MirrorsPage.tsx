@@ -3,7 +3,7 @@ import { useRef, useState } from "react";
 import { address } from "./api";
 import { Failure } from "./Failure";
 import { count, fetchDags, type Dag } from "./flows";
-import { fetchMirrors, lookAtAll, MIRROR_SIGNS, shownOf, type Looked, type MirrorItem, type MirrorNow, type Shown } from "./mirrors";
+import { fetchMirrors, lookAt, MIRROR_SIGNS, shownOf, type Looked, type MirrorItem, type Shown } from "./mirrors";
 import { MIRRORS } from "./mirrorTheme";
 import { span, useAddress } from "./page";
 import { Refresh, useRefresh } from "./refresh";
@@ -41,8 +41,10 @@ export function MirrorsPage() {
       const [items, dags] = await Promise.all([fetchMirrors(signal), fetchDags(signal)]);
       if (signal.aborted) return;
       setKnown({ items, ...dags });
-      const mirrors = items.filter((item) => item.mirror).map((item) => item.dag_id);
-      await lookAtAll(mirrors, signal, (dagId, found) => setLooked((before) => ({ ...before, [dagId]: found })));
+      await Promise.all(items.filter((item) => item.mirror).map(async ({ dag_id }) => {
+        const found = await lookAt(dag_id, signal);
+        if (!signal.aborted) setLooked((before) => ({ ...before, [dag_id]: found }));
+      }));
       if (signal.aborted) return;
       setAsOf(new Date().toISOString());
       setError(undefined);
@@ -117,7 +119,7 @@ function Cell({ of, chosen, choose }: { of: Shown; chosen: boolean; choose: (dag
   const { sign, tone } = MIRROR_SIGNS[of.state];
   const { now, mirror } = of;
   const dag = `dags/${encodeURIComponent(of.dagId)}`;
-  const waits = now?.lag ? waitsOf(now.lag) : "—";
+  const waits = now?.lag ? (now.lag.seconds === null ? "age unknown" : now.lag.records ? span(now.lag.seconds) : "up to date") : "—";
   return (
     <div className="copy" data-tone={tone} data-chosen={chosen || undefined} data-testid={`mirror ${mirror.flow}`}>
       <div className="first">
@@ -139,11 +141,6 @@ function Cell({ of, chosen, choose }: { of: Shown; chosen: boolean; choose: (dag
   );
 }
 
-function waitsOf({ seconds, known_seconds, records }: NonNullable<MirrorNow["lag"]>): string {
-  if (seconds === null) return known_seconds ? `${span(known_seconds)} at least` : "age unknown";
-  return records ? span(seconds) : "up to date";
-}
-
 function heartbeatOf({ mirror, now }: Shown): string {
   if (mirror.heartbeat_seconds === null) return "none written";
   if (!now?.heartbeat) return "—";
@@ -161,7 +158,7 @@ function Chosen({ of }: { of: Shown }) {
           {mirror.partner ? <> · both ways with {mirror.partner}</> : null}{now?.updated_at ? <> · batch {now.batch?.toLocaleString("en")} at <span title={exact(now.updated_at)}>{time(now.updated_at)}</span></> : null}</span>
       </div>
       {now?.problems.map((problem) => (
-        <div key={`${problem.of} ${problem.message}`} role="alert" data-testid="away"><p>✕ <b>{problem.of}</b>: {problem.message}</p><p className="note">{problem.hint} <code>{problem.code}</code></p></div>
+        <div key={problem.of} role="alert" data-testid="away"><p>✕ <b>{problem.of}</b>: {problem.message}</p><p className="note">{problem.hint} <code>{problem.code}</code></p></div>
       ))}
       <div className="both">
         <section className="card" aria-label="Partitions" data-testid="partitions">

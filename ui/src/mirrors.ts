@@ -1,6 +1,7 @@
 import { fetchJson } from "./api";
-import type { Dag } from "./flows";
+import { count, type Dag } from "./flows";
 import { get, told, type Page, type ProblemFacts } from "./operators";
+import { span } from "./page";
 
 /** A mirror as its DAG file defines it; `from` and `to` are connections of clusters. */
 export type Mirror = {
@@ -13,36 +14,24 @@ export type PartitionLag = { topic: string; partition: number; records: number; 
 export type MirrorNow = {
   flow: string; as_of: string; batch: number | null; updated_at: string | null; paused: string | null;
   alerts: { alert: string; since: string | null }[];
-  lag: {
-    partitions: number; behind: number; records: number; held_back: number; seconds: number | null; known_seconds: number;
-    age_unknown: { partitions: number; first: string } | null; worst: PartitionLag[];
-  } | null;
+  lag: { partitions: number; behind: number; records: number; held_back: number; seconds: number | null; worst: PartitionLag[] } | null;
   heartbeat: { written_at: string | null; age_seconds: number | null } | null;
   groups: { followed: number; on_target: number; missing: string[] } | null;
   problems: { of: string; code: string; message: string; hint: string }[];
-  state: keyof typeof WORDS; cause: string;
 };
 export type Looked = { now?: MirrorNow; problem?: ProblemFacts };
 
-export type MirrorState = "Stopped" | "No answer" | "Alert" | "Behind" | "Unknown" | "Paused" | "Not run yet" | "Looking" | "OK";
+export type MirrorState = "Stopped" | "No answer" | "Alert" | "Behind" | "Paused" | "Not run yet" | "Looking" | "OK";
 
 /** States, the worst first, each with the sign that stands beside its word. */
 export const MIRROR_SIGNS: Record<MirrorState, { sign: string; tone: "bad" | "warn" | "calm" | "good" }> = {
   Stopped: { sign: "✕", tone: "bad" }, "No answer": { sign: "✕", tone: "bad" }, Alert: { sign: "!", tone: "warn" },
-  Behind: { sign: "!", tone: "warn" }, Unknown: { sign: "?", tone: "warn" }, Paused: { sign: "‖", tone: "calm" }, "Not run yet": { sign: "–", tone: "calm" },
+  Behind: { sign: "!", tone: "warn" }, Paused: { sign: "‖", tone: "calm" }, "Not run yet": { sign: "–", tone: "calm" },
   Looking: { sign: "…", tone: "calm" }, OK: { sign: "✓", tone: "good" },
 };
 const ORDER = Object.keys(MIRROR_SIGNS) as MirrorState[];
-/** States of the API by the page's words. */
-const WORDS = {
-  no_answer: "No answer", alert: "Alert", paused: "Paused", not_run: "Not run yet", behind: "Behind", unknown: "Unknown", ok: "OK",
-} as const;
-
-/** Looks of a page at once: a process of the API server has 16 places for all that wait for clusters. */
-const AT_ONCE = 6;
-/** Where all places are taken, a look is tried so many times, with a pause before the next. */
-const TRIES = 5;
-const PAUSE_MS = 2_000;
+/** Seconds that a record may wait, and that a heartbeat may be late. */
+const LIMIT_S = 60;
 
 export type Shown = { dagId: string; mirror: Mirror; state: MirrorState; cause: string; now?: MirrorNow };
 
@@ -56,35 +45,13 @@ export async function fetchMirrors(signal: AbortSignal): Promise<MirrorItem[]> {
   return found;
 }
 
-/** Looks at all mirrors, at few at once, and tells how each stands or why that is not known; nothing where no place became free. */
-export async function lookAtAll(dagIds: string[], signal: AbortSignal, tell: (dagId: string, found: Looked) => void): Promise<void> {
-  const left = dagIds.map((dagId) => ({ dagId, tries: 1 }));
-  const lookOn = async () => {
-    for (let next = left.shift(); next && !signal.aborted; next = left.shift()) {
-      const found = await lookAt(next.dagId, signal);
-      if (signal.aborted) return;
-      if (!isBusy(found)) tell(next.dagId, found);
-      else if (next.tries === TRIES) tell(next.dagId, {});
-      else {
-        await new Promise((done) => window.setTimeout(done, PAUSE_MS));
-        left.push({ ...next, tries: next.tries + 1 });
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, lookOn));
-}
-
-async function lookAt(dagId: string, signal: AbortSignal): Promise<Looked> {
+/** How a mirror stands, or why that is not known. */
+export async function lookAt(dagId: string, signal: AbortSignal): Promise<Looked> {
   try {
     return { now: await get<MirrorNow>(dagId, "/mirror", signal) };
   } catch (error) {
     return { problem: told(error) };
   }
-}
-
-/** Whether the API itself had no place for a look; a cluster or ZooKeeper that is away has a code of its own. */
-function isBusy({ problem }: Looked): boolean {
-  return problem?.status === 503 && problem.code === "request_refused";
 }
 
 /** Mirrors with their states, the worst first. */
@@ -93,17 +60,24 @@ export function shownOf(items: MirrorItem[], looked: Record<string, Looked>, dag
   const shown = items.flatMap(({ dag_id, mirror }) => {
     if (!mirror) return [];
     const found = looked[dag_id];
-    return [{ dagId: dag_id, mirror, now: found?.now, ...stateOf(found, !!byDag.get(dag_id)?.is_paused, failed.has(dag_id)) }];
+    return [{ dagId: dag_id, mirror, now: found?.now, ...stateOf(mirror, found, !!byDag.get(dag_id)?.is_paused, failed.has(dag_id)) }];
   });
   return shown.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || a.dagId.localeCompare(b.dagId));
 }
 
-function stateOf(found: Looked | undefined, paused: boolean, failed: boolean): { state: MirrorState; cause: string } {
+function stateOf(mirror: Mirror, found: Looked | undefined, paused: boolean, failed: boolean): { state: MirrorState; cause: string } {
   if (failed) return { state: "Stopped", cause: "its newest run failed" };
   if (found?.problem) return { state: "No answer", cause: found.problem.detail };
   const now = found?.now;
   if (!now) return { state: "Looking", cause: "" };
-  const state = WORDS[now.state];
-  if (paused && !["No answer", "Alert", "Paused"].includes(state)) return { state: "Paused", cause: "its DAG is paused" };
-  return { state, cause: now.cause };
+  const [away] = now.problems;
+  if (away) return { state: "No answer", cause: `${away.of}: ${away.message}` };
+  if (now.alerts.length) return { state: "Alert", cause: now.alerts.map((one) => one.alert).join(", ") };
+  if (now.paused || paused) return { state: "Paused", cause: now.paused ?? "its DAG is paused" };
+  if (now.batch === null) return { state: "Not run yet", cause: "nothing was mirrored" };
+  const waits = now.lag?.seconds ?? 0;
+  if (waits > LIMIT_S) return { state: "Behind", cause: `${count(now.lag?.records ?? 0, "record")}, the oldest waits ${span(waits)}` };
+  const age = now.heartbeat?.age_seconds ?? 0;
+  if (age > LIMIT_S + (mirror.heartbeat_seconds ?? 0)) return { state: "Behind", cause: `its newest heartbeat is ${span(age)} old` };
+  return { state: "OK", cause: "" };
 }

@@ -35,7 +35,7 @@ Name = Annotated[
 
 
 @app.command()
-def install(  # noqa: PLR0913, PLR0917 - one parameter per option
+def install(
     conn: Conn,
     table: TableName = "",
     name: Name = "",
@@ -43,15 +43,6 @@ def install(  # noqa: PLR0913, PLR0917 - one parameter per option
         list[str] | None,
         typer.Option(
             "--exclude", help="Column of --table that is not logged; may be repeated.", show_default="all are logged"
-        ),
-    ] = None,
-    other_trigger: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--other-trigger",
-            help="Of PostgreSQL, trigger of each row of --table, or foreign key to itself, that is known not to write "
-            "to that table; may be repeated.",
-            show_default="such ones are refused",
         ),
     ] = None,
     execute: Execute = False,
@@ -66,9 +57,9 @@ def install(  # noqa: PLR0913, PLR0917 - one parameter per option
     from databus.ops import outbox  # with SQLAlchemy, which help needs nothing of
 
     connection = connection_source().get(conn)
-    target = outbox.target_of(connection, name, table, exclude or (), other_trigger or ())
+    target = outbox.target_of(connection, name, table, exclude or ())
     stages = outbox.install(connection, target, execute=execute)
-    _show(stages, output, execute=execute, whole=connection.conn_type == "postgres")
+    _show(stages, output, execute=execute)
     if output is Format.TABLE:
         changes = f', changes_of="{target.changes_of}"' if target.changes_of else ""
         ERR.print(
@@ -98,27 +89,20 @@ def remove(
 
     connection = connection_source().get(conn)
     target = outbox.target_of(connection, name, table)
-    stages = outbox.remove(connection, target, with_rows=with_rows, execute=execute)
-    _show(stages, output, execute=execute, whole=connection.conn_type == "postgres")
+    _show(outbox.remove(connection, target, with_rows=with_rows, execute=execute), output, execute=execute)
 
 
-def _show(stages: Sequence[InstallStage], output: Format, *, execute: bool, whole: bool) -> None:
-    """Print steps and their SQL, with BEGIN and COMMIT where they are one transaction."""
+def _show(stages: Sequence[InstallStage], output: Format, *, execute: bool) -> None:
     from databus.ops.outbox import steps_of
 
     steps = steps_of(stages)
     if output is not Format.TABLE:
         show_rows([step.to_json() for step in steps], (), output)
         return
-    whole = whole and any(step.statements for step in steps)
-    if whole:
-        OUT.print("BEGIN;")
     for step in steps:
         what = f"{step.what}: {step.state}" + (f" ({step.differs})" if step.differs else "")
         OUT.print(f"-- {what}" + (", done" if execute and step.statements else ""), markup=False, soft_wrap=True)
         for statement in step.statements:
             OUT.print(f"{statement};", markup=False, soft_wrap=True)
-    if whole:
-        OUT.print("COMMIT;")
     if not execute and any(step.statements for step in steps):
         ERR.print("Nothing was done: add --execute.")

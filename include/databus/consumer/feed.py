@@ -12,11 +12,12 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from databus.consumer.change import Message, Place
 from databus.consumer.checkpoints import DatabaseCheckpoint, FileCheckpoint
-from databus.consumer.places import absent_topics, assign_again, known_places, shared_out, start_places
+from databus.consumer.places import known_places, shared_out, start_places
 from databus.consumer.progress import UNKNOWN, Progress
 from databus.consumer.reading import Reading
 from databus.consumer.stored_places import StoredPlaces
 from databus.core.errors.consumer import PlaceGoneError
+from databus.core.errors.source import SourceSettingError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.source_errors import source_error
 
@@ -92,31 +93,24 @@ class Feed:
             PlaceGoneError: retention has passed a checkpoint.
             SourceError: the cluster refuses.
         """
-        self._raise_failure()
+        taken, self._kept = self._kept, []
         self._look()
         if self._looks is not None and self._looks.active:
-            self._look_back(self._looks, 0 if self._kept else seconds)
+            taken += self._look_back(self._looks, 0 if taken else seconds)
             seconds = min(seconds, _PAUSE_S)
         else:
             self._close_looks()
-        self.keep_alive(0 if self._kept else seconds)
-        taken, self._kept = self._kept, []
-        return taken
+        return [*taken, *self._take(0 if taken else seconds)]
 
-    def _look_back(self, looks: LookBacks, seconds: float) -> None:
-        """Keep the next rows of states; where one is read, go on with the changes."""
+    def _look_back(self, looks: LookBacks, seconds: float) -> list[tuple[Message, Progress]]:
+        """Return the next rows of states; where one is read, go on with the changes."""
         found, ready, lost = looks.step(seconds)
-        try:
-            for place, why in lost:
-                looks.again(place, why)
-                self._begin_anew(place)
-            for place, offset in ready:
-                self._assign_again(place, offset)
-                looks.go_on(place)
-        except Exception as error:
-            self._failed = error  # it stands between its state and its changes until `rewind`
-            raise
-        self._kept += [(message, progress) for message, progress in found if progress.held]
+        for place, why in lost:
+            looks.again(place, why)
+            self._begin_anew(place)
+        for place, offset in ready:
+            self._assign_again(place, offset)
+        return [(message, progress) for message, progress in found if progress.held]
 
     def _begin_anew(self, place: Place) -> None:
         """Begin a partition with its state, whatever was read of it."""
@@ -127,8 +121,11 @@ class Feed:
         self._assign_again(place, OFFSET_END)
 
     def _assign_again(self, place: Place, offset: int) -> None:
+        at = [TopicPartition(*place, offset)]
         try:
-            assign_again(self._client, place, offset)
+            self._client.incremental_unassign(at)
+            self._client.incremental_assign(at)
+            self._client.pause(at) if offset == OFFSET_END else self._client.resume(at)
         except KafkaException as error:
             raise self._told("change between state and changes", error) from error
 
@@ -140,9 +137,9 @@ class Feed:
             self._looks = LookBacks(self._settings, self._reading.state, self._reading.client)
         return self._looks
 
-    def keep_alive(self, seconds: float = 0) -> None:
+    def keep_alive(self) -> None:
         """Tell the group that this consumer is alive although its caller takes long; what comes is kept for `poll`."""
-        self._kept += self._take(seconds)
+        self._kept += self._take(0)
 
     def store_if_due(self, every_s: float) -> None:
         """Store what is acknowledged, unless that was done less than some seconds ago."""
@@ -236,7 +233,7 @@ class Feed:
         except KafkaException as error:
             raise self._told("list topics", error) from error
         if absent:
-            raise absent_topics(self._settings, ", ".join(absent))
+            raise self._absent(", ".join(absent))
         return places if self._reading.member else shared_out(places, self._reading.share)
 
     def _look(self) -> None:
@@ -368,7 +365,7 @@ class Feed:
         elif code == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001
             log.warning("a change took longer than max.poll.interval.ms: the group has given its partitions to others")
         elif code in _ABSENT:
-            self._failed = absent_topics(self._settings, place[0] or error.str())
+            self._failed = self._absent(place[0] or error.str())
         elif not error.retriable():
             self._failed = self._told("read", error)
 
@@ -392,6 +389,12 @@ class Feed:
         progress = self._owned.get(place)
         wanted = "its place" if progress is None or progress.read == UNKNOWN else f"offset {progress.read}"
         return PlaceGoneError(f"{place[0]}:{place[1]} no longer has {wanted}: {error.str()}")
+
+    def _absent(self, names: str) -> SourceSettingError:
+        return SourceSettingError(
+            f"{self._settings.conn_id}: there is no topic {names}",
+            hint="Run the flow first, which makes its topics; or correct the name.",
+        )
 
     def _told(self, doing: str, error: KafkaException | KafkaError) -> Exception:
         return source_error(self._settings, doing, error, self._reported)

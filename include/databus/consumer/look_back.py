@@ -17,26 +17,20 @@ log = logging.getLogger(__name__)
 
 _NOTED = 64
 """Standings of a sink that are kept until the other one has reached them."""
-_GAP_S = 5.0
-"""Of the time between two looks so much counts as waiting at most: what the caller takes is not waited for."""
-_LOOKS = 3
-"""Looks that a phase has at least."""
 
 
 class SinkMark(NamedTuple):
     """Marker of one slot of a sink, as far as it says how far that is.
 
     Attributes:
-        slot: number of the slot.
         batch: number of the batch.
-        whole: whether the batch was written to its end, or was closed with nothing written.
-        nothing: whether it was closed with nothing written.
+        whole: whether the batch was written to its end.
+        end: where its rows end at the source; "" where the marker does not say it.
     """
 
-    slot: int
     batch: int
     whole: bool
-    nothing: bool = False
+    end: str
 
 
 Marks = tuple[SinkMark, ...]
@@ -47,12 +41,12 @@ class TakenRecords(NamedTuple):
 
     Attributes:
         messages: in the order of offsets.
-        end: offset behind all that can be read, where that was read; below 0 elsewhere.
+        at_end: whether everything that can be read was read.
         gone: whether retention has passed the place at which reading was to begin.
     """
 
     messages: Sequence[Message]
-    end: int
+    at_end: bool
     gone: bool
 
 
@@ -61,10 +55,6 @@ class LookBackTopics(Protocol):
 
     def end(self, place: Place) -> int:
         """Return the offset behind what can be read of a partition; rows of open transactions are behind it."""
-        ...
-
-    def high(self, place: Place) -> int:
-        """Return the offset behind all that is written of a partition, rows of open transactions included."""
         ...
 
     def marks(self, sink: str) -> Marks:
@@ -89,11 +79,9 @@ class Phase(Enum):
 
     COVER = auto()  # the state gets to what the topic of changes has
     FOLLOW = auto()  # the topic of changes gets to what the state has
-    BOUND = auto()  # what it has of that can be read
     WINDOW = auto()  # changes between the two are noted
     STATE = auto()
     SETTLE = auto()  # the topic of changes gets to what the state had as it was read
-    END = auto()  # what it has of that can be read
     DONE = auto()
     LOST = auto()  # retention has passed its place: from the beginning
 
@@ -107,7 +95,7 @@ class Ask(NamedTuple):
         changes_sink: sink of the flow that writes the changes.
         state_sink: sink of the flow that writes the state.
         tombstones_s: seconds that the state topic keeps tombstones at least.
-        patience_s: seconds to wait in one phase until both sinks stand at the same batch.
+        patience_s: seconds to wait until both sinks stand at the same batch.
     """
 
     changes: Place
@@ -133,10 +121,9 @@ class LookBack:
 
     def __init__(self, ask: Ask, topics: LookBackTopics, clock: Callable[[], float]):
         self._ask, self._topics, self._clock = ask, topics, clock
-        self._waited, self._looks, self._looked = 0.0, 0, 0.0
+        self._deadline = clock() + ask.patience_s
         self._noted: deque[tuple[Marks, int]] = deque(maxlen=_NOTED)
         self._state_end = self._window_end = 0
-        self._least: int | None = None
         self._begun = 0.0
         self._last: tuple[bytes | None, str] | None = None
         self.phase = Phase.COVER
@@ -144,7 +131,6 @@ class LookBack:
         self.window = ChangesWindow()
         self.rows = 0
         self.why = ""
-        self._failed: StateTopicError | None = None
 
     @property
     def reads(self) -> bool:
@@ -158,29 +144,16 @@ class LookBack:
             StateBehindError: the sinks do not come to the same batch in time.
             StateTopicError: a record is not as a state topic has it.
         """
-        if self._failed is not None:
-            raise self._failed  # what it had taken is gone
-        try:
-            return self._step()
-        except StateTopicError as error:
-            self._failed = error
-            raise
-
-    def _step(self) -> list[Message]:
         if self.phase is Phase.COVER:
             self._cover()
         elif self.phase is Phase.FOLLOW:
             self._follow()
-        elif self.phase is Phase.BOUND:
-            self._bound()
         elif self.phase is Phase.WINDOW:
             self._note_window()
         elif self.phase is Phase.STATE:
             return self._state()
         elif self.phase is Phase.SETTLE:
             self._settle()
-        elif self.phase is Phase.END:
-            self._end()
         return []
 
     def close(self) -> None:
@@ -188,68 +161,36 @@ class LookBack:
         self._topics.finish(self._ask.changes)
         self._topics.finish(self._ask.state)
 
-    def _enter(self, phase: Phase) -> None:
-        """Begin a phase that looks at ends."""
-        self.phase, self._least = phase, None
-        self._noted.clear()
-        self._waited, self._looks = 0.0, 0
-
     def _cover(self) -> None:
         ask = self._ask
         found = self._met(ask.changes, ask.changes_sink, ask.state_sink)
         if found is not None:
             self.first = found
-            self._enter(Phase.FOLLOW)
+            self._noted.clear()
+            self.phase = Phase.FOLLOW
 
     def _follow(self) -> None:
-        found = self._followed()
-        if found is not None:
-            self._state_end = found
-            self._enter(Phase.BOUND)
-
-    def _bound(self) -> None:
         ask = self._ask
-        found = self._readable(ask.changes)
+        found = self._followed()
         if found is None:
             return
-        self._window_end = found
-        log.info("%s:%d: its state is read, up to offset %d of %s", *ask.changes, self._state_end, ask.state[0])
+        self._state_end, self._window_end = found, self._topics.end(ask.changes)
+        log.info("%s:%d: its state is read, up to offset %d of %s", *ask.changes, found, ask.state[0])
         if self.first >= self._window_end:
             self._begin_state()
             return
-        self._topics.begin(ask.changes, self.first)
         self.phase = Phase.WINDOW
+        self._topics.begin(ask.changes, self.first)
 
     def _followed(self) -> int | None:
         return self._met(self._ask.state, self._ask.state_sink, self._ask.changes_sink)
-
-    def _readable(self, place: Place) -> int | None:
-        """Return the end of a partition; None where not all can be read yet that it had as the phase began.
-
-        A marker may be seen before the rows of its transaction: each partition is told apart that it has ended. So an
-        end counts once it is behind all that was written when the markers had been seen.
-        """
-        self._look()
-        if self._least is None:
-            self._least = self._topics.high(place)
-        end = self._topics.end(place)
-        if end >= self._least:
-            return end
-        if self._tired:
-            raise StateBehindError(
-                f"{place[0]}:{place[1]} can be read up to offset {end}, and has {self._least}: for "
-                f"{self._ask.patience_s:.0f} s a transaction was not seen to end"
-            )
-        return None
 
     def _met(self, place: Place, sink: str, other: str) -> int | None:
         """Return an end of a partition of which the other sink has all; None where that is not so yet.
 
         The end is asked for before the markers: rows before it are of their batches, or of earlier ones.
         """
-        end = self._readable(place)
-        if end is None:
-            return None
+        end = self._topics.end(place)
         marks = self._topics.marks(sink)
         if self._noted and self._noted[-1][0] == marks:
             self._noted.pop()
@@ -258,22 +199,12 @@ class LookBack:
         for noted, at in reversed(self._noted):
             if has_all(reached, noted):
                 return at
-        if self._tired:
+        if self._clock() > self._deadline:
             raise StateBehindError(
                 f"{self._ask.changes[0]}: sink {sink} stands at {_said(marks)}, sink {other} at {_said(reached)}: for "
                 f"{self._ask.patience_s:.0f} s they were not seen at the same one"
             )
         return None
-
-    def _look(self) -> None:
-        now = self._clock()
-        self._waited += min(now - self._looked, _GAP_S) if self._looks else 0.0
-        self._looked = now
-        self._looks += 1
-
-    @property
-    def _tired(self) -> bool:
-        return self._looks >= _LOOKS and self._waited > self._ask.patience_s
 
     def _note_window(self) -> None:
         place = self._ask.changes
@@ -284,14 +215,14 @@ class LookBack:
                 self.window.note(key, "" if key is None else event_of(message), message.offset())
         if taken.gone:
             self._lose(f"retention has passed offset {self.first} of {place[0]}:{place[1]}")
-        elif _reached(taken, self._window_end):
+        elif taken.at_end or (taken.messages and taken.messages[-1].offset() >= self._window_end - 1):
             self._topics.finish(place)
             self._begin_state()
 
     def _begin_state(self) -> None:
-        self._topics.begin(self._ask.state, None)
-        self._begun = self._clock()
         self.phase = Phase.STATE
+        self._begun = self._clock()
+        self._topics.begin(self._ask.state, None)
 
     def _state(self) -> list[Message]:
         place = self._ask.state
@@ -300,22 +231,19 @@ class LookBack:
         self.rows += len(found)
         if taken.gone:
             self._lose(f"records of {place[0]}:{place[1]} were deleted as they were read")
-        elif _reached(taken, self._state_end):
+        elif taken.at_end or (taken.messages and taken.messages[-1].offset() >= self._state_end - 1):
             self._topics.finish(place)
             if self._clock() - self._begun >= self._ask.tombstones_s:
                 self._lose(f"reading took longer than {place[0]} keeps tombstones, {self._ask.tombstones_s:.0f} s")
             else:
-                self._enter(Phase.SETTLE)
+                self.phase = Phase.SETTLE
+                self._noted.clear()
+                self._deadline = self._clock() + self._ask.patience_s
         return found
 
     def _settle(self) -> None:
         if self._followed() is not None:
-            self._enter(Phase.END)
-
-    def _end(self) -> None:
-        found = self._readable(self._ask.changes)
-        if found is not None:
-            self.whole_at = found
+            self.whole_at = self._topics.end(self._ask.changes)
             self.phase = Phase.DONE
 
     def _is_news(self, message: Message) -> bool:
@@ -336,29 +264,21 @@ class LookBack:
 def has_all(reached: Marks, noted: Marks) -> bool:
     """Return whether a sink has everything that another one had.
 
-    It has where all of its slots have written the same batch to its end: numbers are of one flow, and a batch is the
-    same rows at each sink. A greater number alone does not say it: a sink that is behind has batches of its own, of
-    older rows. An equal place at the source does not either: batches of a snapshot's rows do not move it. A batch that
-    was closed with nothing written is the one before, where the other sink has nothing of it either.
-
-    Which slots there are is not known: both sinks are to have the same ones. A slot without a marker has written
-    nothing yet, or is about to write its first batch.
+    It has where it has written the same batch to its end: numbers are of one flow, and a batch is the same rows at each
+    sink. A greater number alone does not say it: a sink that is behind has batches of its own, of older rows. Both have
+    the same too where both have written up to the same place at the source.
 
     Args:
         reached: markers of the one sink, read later.
         noted: markers of the other one.
     """
-    if not noted or {mark.slot for mark in reached} != {mark.slot for mark in noted}:
+    if not reached or not noted or not all(mark.whole for mark in reached):
         return False
     newest = max(mark.batch for mark in noted)
-    if any(mark.batch != newest or not mark.whole for mark in reached):
-        return False
-    written = any(mark.batch == newest and not mark.nothing for mark in noted)
-    return not (written and any(mark.nothing for mark in reached))
-
-
-def _reached(taken: TakenRecords, end: int) -> bool:
-    return taken.end >= end or (bool(taken.messages) and taken.messages[-1].offset() >= end - 1)
+    if all(mark.batch == newest for mark in reached):
+        return True
+    ends = {mark.end for mark in (*reached, *noted)}
+    return all(mark.whole for mark in noted) and len(ends) == 1 and "" not in ends
 
 
 def _said(marks: Marks) -> str:

@@ -53,7 +53,6 @@ class LookBacks:
         self._ends: dict[Place, EndProgress] = {}
         self._rounds: dict[Place, int] = {}
         self._number = 0
-        self._found: Records = []
 
     @property
     def active(self) -> bool:
@@ -91,9 +90,6 @@ class LookBacks:
     def step(self, seconds: float) -> tuple[Records, list[tuple[Place, int]], list[tuple[Place, str]]]:
         """Go on; return rows of states, where changes go on, and which partitions were lost, with the reason.
 
-        Where changes go on is told until `go_on` was called. Rows that were taken before an error come with the next
-        call.
-
         Args:
             seconds: how long to wait for records.
 
@@ -101,6 +97,7 @@ class LookBacks:
             ConsumerError: a state cannot be read.
             SourceError: the brokers do not answer, or refuse.
         """
+        found: Records = []
         if any(each.look.reads for each in self._running.values()):
             self._topics.fetch(seconds)
         elif self._running:
@@ -111,10 +108,8 @@ class LookBacks:
                 if asked:
                     continue  # markers take some requests each: one partition at a time
                 asked = True
-                self._running[running.of.place] = self._running.pop(running.of.place)  # next time another one
-            self._found += [(message, running.rows) for message in running.look.step()]
+            found += [(message, running.rows) for message in running.look.step()]
             self._tell(running)
-        found, self._found = self._found, []
         return found, self._done(), self._lost()
 
     def ends(self, place: Place, offset: int) -> Records:
@@ -139,17 +134,17 @@ class LookBacks:
         self._ends.clear()
         self._topics.close()
 
-    def go_on(self, place: Place) -> None:
-        """Note that a partition's changes are read behind its state."""
-        each = self._running.pop(place)
-        look = each.look
-        each.of.go_on(look.first, look.whole_at, look.window)
-        self._ends[place] = EndProgress(each.of)
-        log.info("%s:%d: its state of %d rows is read, the changes go on at offset %d", *place, look.rows, look.first)
-
     def _done(self) -> list[tuple[Place, int]]:
-        running = self._running.items()
-        return [(place, each.look.first) for place, each in running if each.look.phase is Phase.DONE]
+        done = [each for each in self._running.values() if each.look.phase is Phase.DONE]
+        for each in done:
+            place, look = each.of.place, each.look
+            del self._running[place]
+            each.of.go_on(look.first, look.whole_at, look.window)
+            self._ends[place] = EndProgress(each.of)
+            log.info(
+                "%s:%d: its state of %d rows is read, the changes go on at offset %d", *place, look.rows, look.first
+            )
+        return [(each.of.place, each.look.first) for each in done]
 
     def _lost(self) -> list[tuple[Place, str]]:
         return [(place, each.look.why) for place, each in self._running.items() if each.look.phase is Phase.LOST]

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from databus.consumer.change import Place
 from databus.core.connections import Connection
-from databus.core.errors.source import SourceSettingError
 from databus.kafka.client import ClientSettings
 
 Start = Literal["committed", "earliest", "latest", "state"] | datetime | Mapping[Place, int]
@@ -47,22 +46,6 @@ def start_places(client: Any, places: Sequence[Place], start: Start, timeout_s: 
 def _end(client: Any, place: Place, timeout_s: float) -> int:
     high: int = client.get_watermark_offsets(TopicPartition(*place), timeout=timeout_s)[1]
     return high
-
-
-def assign_again(client: Any, place: Place, offset: int) -> None:
-    """Go on with a partition at another offset; at OFFSET_END nothing of it is read until it is assigned again."""
-    at = [TopicPartition(*place, offset)]
-    client.incremental_unassign(at)
-    client.incremental_assign(at)
-    client.pause(at) if offset == OFFSET_END else client.resume(at)
-
-
-def absent_topics(settings: ClientSettings, names: str) -> SourceSettingError:
-    """Return the error that names topics that are not there."""
-    return SourceSettingError(
-        f"{settings.conn_id}: there is no topic {names}",
-        hint="Run the flow first, which makes its topics; or correct the name.",
-    )
 
 
 def known_places(client: Any, topics: Iterable[str], timeout_s: float) -> tuple[list[Place], list[str]]:

@@ -13,8 +13,10 @@ from databus.core.errors.config import ConfigError
 class StateTopic:
     """State topic that a flow keeps with a second Kafka sink, for consumers that are new or fell behind.
 
+    Not for use yet: rows can be missing from the state (see the guide).
+
     The sink is `Kafka(name="state", topic="state.{route}", envelope="row", topic_config={"cleanup.policy": "compact"})`
-    with as many partitions and slots as the sink of the changes, and the same keys.
+    with as many partitions as the sink of the changes, and the same keys.
 
     Attributes:
         flow: name of the flow, e.g. "shop".
@@ -23,8 +25,7 @@ class StateTopic:
         changes: template of the topics of changes, as their sink has it; default "cdc.{route}".
         changes_sink: name of the sink of the changes; default "kafka".
         installation: name of the installation (DATABUS_INSTALLATION); default "default".
-        patience_s: seconds to wait until both sinks stand at the same batch, in each partition and each step of reading
-            its state; what the program takes for changes counts for little. Default 300.
+        patience_s: seconds to wait until both sinks stand at the same batch; default 300.
         rounds: how often the state is read from its beginning at most where retention passes meanwhile; default 3.
     """
 

@@ -22,16 +22,7 @@ _TAKEN = 500
 """Records taken at once at most."""
 _SOON_S = 5.0
 """Patience with markers that are about to change: they are asked for again."""
-_OPEN = frozenset(
-    {
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's own code
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-"""Errors with which markers are asked for again: those that a sink passes over, too."""
+_OPEN = frozenset({KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT})  # noqa: SLF001 - librdkafka's own code
 _FIXED = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -56,8 +47,7 @@ class StateTopics:
         self._reported = LastError()
         self._markers: dict[str, tuple[Consumer, int]] = {}
         self._inbox: dict[Place, list[Message]] = {}
-        self._ends: dict[Place, int] = {}
-        self._plain: Consumer | None = None
+        self._at_end: set[Place] = set()
         self._gone: set[Place] = set()
         self._checked: dict[str, tuple[str, float]] = {}
         self._client = settings.consumer(
@@ -83,22 +73,11 @@ class StateTopics:
         """Return the offset behind what is committed."""
         # The reader's own connection answers one request after the other, and a fetch may wait half a second.
         client, _ = self._of_markers(self._state.changes_sink)
-        return self._end(client, place)
-
-    def high(self, place: Place) -> int:
-        """Return the offset behind what is written, rows of open transactions included."""
-        if self._plain is None:
-            group = f"databus-state-{uuid.uuid4().hex}"
-            settings = {**_FIXED, "isolation.level": "read_uncommitted", "group.id": group}
-            self._plain = self._settings.consumer(settings, self._reported)
-        return self._end(self._plain, place)
-
-    def _end(self, client: Consumer, place: Place) -> int:
         try:
-            found: int = client.get_watermark_offsets(TopicPartition(*place), timeout=self._settings.timeout_s)[1]
+            high: int = client.get_watermark_offsets(TopicPartition(*place), timeout=self._settings.timeout_s)[1]
         except KafkaException as error:
             raise self._told(f"find the end of {place[0]}:{place[1]}", error) from error
-        return found
+        return high
 
     def marks(self, sink: str) -> Marks:
         """Return the markers of a sink's slots; empty where there is none, or one is about to change."""
@@ -113,7 +92,7 @@ class StateTopics:
             if error.args[0].code() in _OPEN:
                 return ()
             raise self._told(f"read the markers of group {self._state.group(sink)}", error) from error
-        return tuple(_mark(each, sink) for each in answers if each.offset >= 0)
+        return tuple(_mark(each.offset, each.metadata, sink) for each in answers if each.offset >= 0)
 
     def begin(self, place: Place, offset: int | None) -> None:
         """Begin to read a partition at an offset, None for its first record."""
@@ -124,7 +103,7 @@ class StateTopics:
         """Read a partition no more; nothing if it is not read."""
         if self._inbox.pop(place, None) is not None:
             self._client.incremental_unassign([TopicPartition(*place)])
-        self._ends.pop(place, None)
+        self._at_end.discard(place)
         self._gone.discard(place)
 
     def fetch(self, seconds: float) -> None:
@@ -135,45 +114,37 @@ class StateTopics:
         """
         first = self._client.poll(seconds)
         messages: Sequence[Any] = () if first is None else (first, *self._client.consume(_TAKEN - 1, 0))
-        refused: Exception | None = None
         for message in messages:
             place = (message.topic(), message.partition())
-            if message.error() is not None:
-                refused = self._note(message, place) or refused
+            if (error := message.error()) is not None:
+                self._note(error, place)
             elif place in self._inbox:
-                self._ends.pop(place, None)
+                self._at_end.discard(place)
                 self._inbox[place].append(message)
-        if refused is not None:
-            raise refused
         if self._reported.access is not None:
             raise self._told("read", self._reported.access)  # librdkafka itself would try for ever
 
     def taken(self, place: Place) -> TakenRecords:
         """Return what `fetch` took of a partition since the last call."""
         found, self._inbox[place] = self._inbox[place], []
-        return TakenRecords(found, self._ends.get(place, -1), place in self._gone)
+        return TakenRecords(found, place in self._at_end, place in self._gone)
 
     def close(self) -> None:
         """Close all clients."""
         self._client.close()
-        if self._plain is not None:
-            self._plain.close()
         for client, _ in self._markers.values():
             client.close()
         self._markers.clear()
 
-    def _note(self, message: Any, place: Place) -> Exception | None:
-        """Note what comes in the place of a record; return it where reading cannot go on."""
-        error = message.error()
+    def _note(self, error: KafkaError, place: Place) -> None:
         if place not in self._inbox:
-            return None
+            return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self._ends[place] = message.offset()
+            self._at_end.add(place)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             self._gone.add(place)
         elif not error.retriable():
-            return self._told(f"read {place[0]}:{place[1]}", error)
-        return None
+            raise self._told(f"read {place[0]}:{place[1]}", error)
 
     def _of_markers(self, sink: str) -> tuple[Consumer, int]:
         """Return the client that reads a sink's markers, and how many slots there may be."""
@@ -228,13 +199,13 @@ class StateTopics:
         return source_error(self._settings, doing, error, self._reported)
 
 
-def _mark(found: TopicPartition, sink: str) -> SinkMark:
+def _mark(batch: int, metadata: str | None, sink: str) -> SinkMark:
     try:
-        told = json.loads(found.metadata or "")
-        nothing = told["state"] == "abandoned" and told["chunk"] < 0
-        whole = nothing or (bool(told["last"]) and told["state"] == "written")
-        return SinkMark(found.partition, found.offset, whole, nothing)
+        told = json.loads(metadata or "")
+        whole = bool(told["last"]) and told["state"] == "written"
+        end = told.get("end")
+        return SinkMark(batch, whole, "" if end is None else json.dumps(end, sort_keys=True))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateTopicError(
-            f"the marker of sink {sink} at batch {found.offset} cannot be read: {str(found.metadata)[:100]}"
+            f"the marker of sink {sink} at batch {batch} cannot be read: {str(metadata)[:100]}"
         ) from None

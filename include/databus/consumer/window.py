@@ -51,9 +51,7 @@ class ChangesWindow:
         self._db.execute("INSERT OR REPLACE INTO written VALUES (?, ?, ?)", (_short(event_id), _short(key), offset + 1))
 
     def state_has(self, key: bytes, event_id: str) -> None:
-        """Note that the state has this row of a key, and so all before it; called in the order of offsets.
-
-        A key's last row counts. It may be older than one before it, where rows come again behind a rewind of the flow.
+        """Note that the state has this row of a key, and so all before it.
 
         Raises:
             StateTopicError: the window has the row under another key.
@@ -62,8 +60,6 @@ class ChangesWindow:
             return
         found = self._db.execute("SELECT key, behind FROM written WHERE event = ?", (_short(event_id),)).fetchone()
         if found is None:
-            if self._known:
-                self._db.execute("DELETE FROM known WHERE key = ?", (_short(key),))
             return
         if found[0] != _short(key):
             raise StateTopicError(
@@ -72,7 +68,10 @@ class ChangesWindow:
                 hint="Give both sinks of the flow the same key, format and transforms.",
             )
         self._known += 1
-        self._db.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", found)
+        self._db.execute(
+            "INSERT INTO known VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET behind = max(behind, excluded.behind)",
+            found,
+        )
 
     def passes(self, key: bytes | None, offset: int) -> bool:
         """Return whether a record of the topic of changes is passed over: the state's row is the same or newer."""

@@ -27,18 +27,10 @@ _RIGHTS = {
     "mysql": "The account needs CREATE, DROP, SELECT, INSERT, TRIGGER and LOCK TABLES on the database; with a binary "
     "log also log_bin_trust_function_creators=ON on the server, or the right SUPER.",
 }
-_TRUSTED = (
-    "SET PERSIST log_bin_trust_function_creators = ON, or give the account SUPER; then run this again. Triggers that "
-    "were there write on as they did."
-)
 
 
 def target_of(
-    connection: Connection,
-    name: str = "",
-    changes_of: str = "",
-    exclude: Sequence[str] = (),
-    other_triggers: Sequence[str] = (),
+    connection: Connection, name: str = "", changes_of: str = "", exclude: Sequence[str] = ()
 ) -> InstallTarget:
     """Return the outbox or log, under a name by default: `outbox`, or that of the table and `_log`.
 
@@ -54,7 +46,7 @@ def target_of(
                 f"connection {connection.conn_id} names no database", hint="Name the outbox: --name DATABASE.outbox."
             )
         name = f"{schema}.outbox"
-    return InstallTarget(connection.conn_id, name, changes_of, tuple(exclude), tuple(other_triggers))
+    return InstallTarget(connection.conn_id, name, changes_of, tuple(exclude))
 
 
 def install(connection: Connection, target: InstallTarget, *, execute: bool = False) -> tuple[InstallStage, ...]:
@@ -118,8 +110,7 @@ def _opened(
                 run(session, _WAIT[dialect])
             yield session, installer
     except SourceAccessError as error:
-        hint = _TRUSTED if "log_bin_trust_function_creators" in error.message else _RIGHTS[dialect]
-        raise SourceAccessError(error.message, hint=hint) from None
+        raise SourceAccessError(error.message, hint=_RIGHTS[dialect]) from None
     except SourceUnavailableError as error:
         if "lock timeout" not in error.message and "Lock wait timeout" not in error.message:
             raise

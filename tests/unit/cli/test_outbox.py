@@ -8,11 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from databus.cli.main import app
-from databus.cli.outbox import _show
-from databus.cli.terminal.output import Format
 from databus.core.errors import ConfigError
 from databus.core.errors.root import DatabusError
-from databus.sources.sequence_table.install.target import InstallStage, InstallStep
 
 
 @pytest.mark.parametrize("verb", ["install", "remove"])
@@ -33,13 +30,3 @@ def test_what_no_server_needs_to_be_asked_for_is_refused(
         assert said in str(done.exception)
         assert not done.stdout
     assert not list(tmp_path.iterdir())
-
-
-def test_the_sql_of_one_transaction_is_printed_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    stages = (InstallStage((InstallStep("table x", "missing", ("CREATE TABLE x",)),), (("LOCK TABLE y",), ())),)
-    _show(stages, Format.TABLE, execute=False, whole=True)
-    begin, _, lock, create, commit = capsys.readouterr().out.splitlines()
-    assert [begin, lock, create, commit] == ["BEGIN;", "LOCK TABLE y;", "CREATE TABLE x;", "COMMIT;"]
-    for given, whole in ((stages, False), ((InstallStage((InstallStep("table x", "there"),)),), True)):
-        _show(given, Format.TABLE, execute=False, whole=whole)
-        assert "BEGIN" not in capsys.readouterr().out

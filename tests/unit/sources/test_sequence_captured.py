@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +20,7 @@ from databus.core.errors import ConfigError, DecodeError, SequenceTableError
 from databus.core.positions.offsets import SequenceOffset
 from databus.formats.literals import JsonNumber as Number
 from databus.formats.literals import loads_written, written
-from databus.sources.sequence_table.captured import CapturedTable, image_value, members
-from databus.sources.sequence_table.notes import LogNote, note_from
+from databus.sources.sequence_table.captured import CapturedTable, image_value
 from databus.sources.simple import Table
 from databus.testing.contract import SourceContract
 from databus.testing.contract.simple_sink import FixedConnections, context
@@ -39,7 +37,7 @@ PAID = {"id": 1, "state": "paid", "amount": 1.5}
 
 
 def table(*, grows: bool = True, key: tuple[str, ...] = ("id",)) -> CapturedTable:
-    return CapturedTable("public.orders_log", Table("public.orders", COLUMNS, key), grows, frozenset(COLUMNS))
+    return CapturedTable("public.orders_log", Table("public.orders", COLUMNS, key), grows)
 
 
 class File:
@@ -193,11 +191,10 @@ def test_a_document_is_the_same_document_as_text(document: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_value_of_another_type_is_named_with_row_and_column(kind: str, value: Any) -> None:
-    captured = CapturedTable("public.orders_log", Table("public.orders", {"x": kind}, ()), True, frozenset("x"))
+    captured = CapturedTable("public.orders_log", Table("public.orders", {"x": kind}, ()), grows=True)
     with pytest.raises(DecodeError, match=r"row 7 of public.orders_log: .*public.orders has for x") as caught:
         captured.image(written({"x": value}), 7)
     assert "public.orders_log" in caught.value.hint
-    assert caught.value.message.endswith(f"has for x a value that is no {kind}")  # who reads it may not see values
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", '{"id":'])
@@ -221,65 +218,6 @@ def test_a_column_that_was_added_later_is_null_where_images_are_whole() -> None:
 def test_a_column_that_was_dropped_is_left_out() -> None:
     image = table(grows=False).image('{"id": 1, "state": "new", "amount": 2, "old": 3}', 7)
     assert image == {"id": 1, "state": "new", "amount": Decimal(2)}
-
-
-def test_a_column_that_was_left_out_is_never_null_by_a_guess() -> None:
-    excluding = replace(table(), left_out=frozenset({"amount"}))
-    assert excluding.image('{"id": 1, "amount": null}', 7) == {"id": 1, "state": None, "amount": None}
-    with pytest.raises(SequenceTableError, match="lacks the column amount"):
-        excluding.image('{"id": 1, "state": "new"}', 7)
-
-
-def test_columns_that_are_not_chosen_are_no_former_names() -> None:
-    chosen = replace(table(), names=frozenset({*COLUMNS, "note"}), installs="databus outbox install shop --name x.y")
-    assert chosen.image('{"id": 1, "state": "new", "note": "x"}', 7) == {"id": 1, "state": "new", "amount": None}
-    with pytest.raises(SequenceTableError) as caught:
-        chosen.image('{"id": 1, "state": "new", "price": 2}', 7)
-    assert "databus outbox install shop --name x.y" in caught.value.hint
-
-
-JSON_VALUE = st.recursive(
-    LEAVES | st.floats(allow_nan=False, allow_infinity=False),
-    lambda each: st.lists(each) | st.dictionaries(st.text(), each),
-)
-
-
-@given(st.dictionaries(st.text(), JSON_VALUE), st.sampled_from([None, 1]), st.booleans())
-def test_members_are_the_texts_that_were_written(row: dict[str, Any], indent: int | None, ascii_only: bool) -> None:
-    def text(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=ascii_only, indent=indent)
-
-    found = members(text(row))
-    assert {name: json.loads(each) for name, each in found.items()} == row
-    if indent is None:
-        assert found == {name: text(value) for name, value in row.items()}
-
-
-@pytest.mark.parametrize(
-    ("value", "read", "required"),
-    [
-        ('"abc"', '"abc"', '"abc"'), ("null", None, "null"), ("1.10", "1.10", "1.10"), ("true", "true", "true"),
-        ('{"a" : 1,"a":[2e5 , "\\u0000"]}', '{"a" : 1,"a":[2e5 , "\\u0000"]}', '{"a" : 1,"a":[2e5 , "\\u0000"]}'),
-    ],
-)  # fmt: skip
-def test_a_document_is_the_text_that_the_table_itself_gives(value: str, read: str | None, required: str) -> None:
-    for may_be_null, wanted in ((True, read), (False, required)):
-        documents = replace(table(), documents={"state": may_be_null})
-        image = documents.image(f'{{"id":1,"state":{value},"amount":2}}', 7)
-        assert image == {"id": 1, "state": wanted, "amount": Decimal(2)}
-
-
-@pytest.mark.parametrize("text", [None, "", "by hand", "databus: {", "databus: []", 'databus: {"x": 1}'])
-def test_another_comment_is_no_note(text: str | None) -> None:
-    assert note_from(text) == LogNote()
-
-
-@given(st.lists(st.text()), st.lists(st.text()), st.lists(st.text()))
-def test_a_note_keeps_what_images_lack(first: list[str], second: list[str], known: list[str]) -> None:
-    note = LogNote().renewed(first, known).renewed(second, ())
-    assert note_from(note.text) == note
-    assert (set(note.exclude), note.left_out) == (set(second), {*first, *second})
-    assert note.renewed(second, ()) == note
 
 
 def test_a_row_without_images_is_refused(file: File, opened: Any) -> None:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
-import pymysql
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.connections import Connection
-from databus.core.errors import ConfigError, SourceAccessError
-from databus.core.findings import Level
-from databus.ops import outbox
+from databus.core.errors import ConfigError
 from databus.ops.outbox import install, remove, steps_of, target_of
 from databus.sources.sequence_table.install import mysql, postgres
 from databus.sources.sequence_table.install.target import InstallStage, InstallStep, InstallTarget
@@ -103,76 +97,3 @@ def test_steps_have_the_statements_around_them() -> None:
     assert found[2].to_json() == {
         "what": "c", "state": "differs", "differs": "x", "statements": ["C1", "C2", "UNLOCK"],
     }  # fmt: skip
-
-
-LOG = InstallTarget("shop", "shop.orders_log", "shop.orders")
-
-
-def trigger(name: str, body: str) -> Any:
-    return SimpleNamespace(name=name, event="INSERT", timing="AFTER", body=body, of_table="orders")
-
-
-def step_of(*there: Any) -> InstallStep:
-    """Return the step of the trigger of inserts, with these on the server."""
-    session = MagicMock()
-    session.dialect.name = "mysql"
-    columns = {"id": {"name": "id", "type": sa.Integer()}}
-    return mysql.MysqlInstaller()._trigger(session, LOG, "insert", columns, there)
-
-
-def test_a_trigger_of_mysql_is_there_until_its_successor_is() -> None:
-    (create,) = step_of().statements
-    body = create.partition(" FOR EACH ROW ")[2]
-    first, second, drop, drop_second = (
-        "CREATE TRIGGER `shop`.`orders_log_insert` ", "CREATE TRIGGER `shop`.`orders_log_insert_2` ",
-        "DROP TRIGGER `shop`.`orders_log_insert`", "DROP TRIGGER `shop`.`orders_log_insert_2`",
-    )  # fmt: skip
-    assert create.startswith(first)
-    old, other = trigger("orders_log_insert", f"{body} "), trigger("orders_log_insert_2", f"{body} ")
-    new, newer = trigger("orders_log_insert", body), trigger("orders_log_insert_2", body)
-    for there, statements in (
-        ((new,), []),
-        ((newer,), []),
-        ((old,), [second, drop]),
-        ((other,), [first, drop_second]),
-        ((old, newer), [drop]),
-        ((new, other), [drop_second]),
-        ((new, newer), [drop_second]),
-        ((old, other), [drop_second, second, drop]),
-    ):
-        found = step_of(*there).statements
-        assert [each.partition("AFTER")[0] for each in found] == statements
-
-
-def test_two_triggers_that_write_each_change_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = "INSERT INTO `shop`.`orders_log` (`op`) VALUES (NEW.`id`)"
-    names = ("orders_log_insert", "orders_log_insert_2", "orders_log_update", "orders_log_delete")
-    monkeypatch.setattr(mysql, "_of_cascades", lambda *_: ())
-    session = MagicMock()
-    session.execute.return_value.all.return_value = [trigger(name, body) for name in names]
-    (found,) = mysql.MysqlInstaller().findings(session, LOG, ("id",), "orders")
-    assert "orders_log_insert and orders_log_insert_2 write each change of shop.orders twice" in found.message
-    assert "--exclude" in found.hint
-
-
-def test_a_server_that_trusts_no_creators_of_triggers_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (
-        "You do not have the SUPER privilege and binary logging is enabled (you *might* want to use the less safe "
-        "log_bin_trust_function_creators variable)"
-    )
-    driver = MagicMock(side_effect=pymysql.err.OperationalError(1419, text))
-    monkeypatch.setattr(pymysql, "connect", driver)
-    with pytest.raises(SourceAccessError, match="SUPER") as caught:
-        outbox.install(SHOP, LOG)
-    assert "SET PERSIST log_bin_trust_function_creators = ON" in caught.value.hint
-
-
-@pytest.mark.parametrize(("code", "levels"), [(1360, [Level.ERROR] * 3), (1227, [Level.WARN])])
-def test_triggers_that_are_gone_are_an_error_and_hidden_ones_a_warning(
-    monkeypatch: pytest.MonkeyPatch, code: int, levels: list[Level]
-) -> None:
-    monkeypatch.setattr(mysql, "_of_cascades", lambda *_: ())
-    session = MagicMock()
-    session.execute.return_value.all.return_value = []
-    session.exec_driver_sql.side_effect = sa.exc.OperationalError("", {}, pymysql.err.OperationalError(code, "no"))
-    assert [each.level for each in mysql.MysqlInstaller().findings(session, LOG, ("id",), "orders")] == levels

@@ -33,9 +33,8 @@ class PlaceGoneError(ConsumerError):
 
     code = "consumer_place_gone"
     default_hint = (
-        "Rows in between are lost to this consumer. Where the flow keeps a state topic, read that first: "
-        'behind="state" with state=StateTopic(…). Else let the flow take a snapshot of the tables, then begin with a '
-        "new group, or with an empty checkpoint."
+        "Rows in between are lost to this consumer. Let the flow take a snapshot of the tables, then begin with a new "
+        "group, or with an empty checkpoint."
     )
 
 

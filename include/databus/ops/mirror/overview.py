@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.positions.lag import PartitionLag
@@ -14,7 +13,6 @@ from databus.ops.health.lag import measure_partitions
 from databus.ops.health.raised_alerts import raised_alerts
 from databus.ops.mirror.consumer_groups import names_of
 from databus.ops.mirror.heartbeats import newest_heartbeat
-from databus.ops.mirror.standing import BATCHES, moving_s, standing
 from databus.ops.mirror.translate import mirror_sink
 from databus.runtime.context import Services
 
@@ -30,8 +28,6 @@ _WORST = 10
 
 _MISSING = 20
 """Groups that are named."""
-
-_ALERT_HINT = "Whether it is raised is not known until it is judged again."
 
 
 def is_mirror(flow: Flow) -> bool:
@@ -59,7 +55,7 @@ def mirror_listed(flow: Flow) -> dict[str, Any]:
 
 
 def mirror_state(flow: Flow, services: Services) -> dict[str, Any]:
-    """Return plain JSON of how a mirror stands now, with its state in a word; asks both clusters.
+    """Return plain JSON of how a mirror stands now; asks both clusters.
 
     A cluster that does not answer takes nothing else away: `problems` names it, and what it would have told is null.
 
@@ -82,17 +78,9 @@ def mirror_state(flow: Flow, services: Services) -> dict[str, Any]:
     heartbeat = asked("heartbeat", lambda: _heartbeat(flow, services)) if spec.heartbeat_s is not None else None
     # A cluster that is away is waited for once.
     groups = asked("groups", lambda: _groups(spec, services)) if spec.groups and not problems else None
-    problems += [
-        {"of": "alerts", "code": CheckpointFormatError.code, "message": one["problem"], "hint": _ALERT_HINT}
-        for one in alerts
-        if one["problem"]
-    ]
-    now, since_s = services.clock.now(), 0.0
-    if checkpoint and heartbeat is not None and heartbeat["age_seconds"] is None:
-        since_s = moving_s(services.store.history(flow.name, BATCHES), now)
-    facts = {
+    return {
         "flow": flow.name,
-        "as_of": now.isoformat(),
+        "as_of": services.clock.now().isoformat(),
         "batch": checkpoint.batch if checkpoint else None,
         "updated_at": checkpoint.updated_at.isoformat() if checkpoint else None,
         "paused": str(paused) if paused else None,
@@ -102,33 +90,25 @@ def mirror_state(flow: Flow, services: Services) -> dict[str, Any]:
         "groups": groups,
         "problems": problems,
     }
-    state, cause = standing(facts, spec.heartbeat_s, since_s)
-    return {**facts, "state": state, "cause": cause}
 
 
 def lag_of_all(found: Iterable[PartitionLag], spec: MirrorTopics) -> dict[str, Any]:
     """Return plain JSON of the lag over all partitions: sums, the oldest record that waits, the partitions behind most.
 
-    `seconds` is 0 where nothing waits, and null where something does whose age nobody knows: then `age_unknown` counts
-    such partitions, and `known_seconds` is the oldest of the others.
+    `seconds` is 0 where nothing waits, and null where something does whose age nobody knows.
     """
     each = sorted(
         found, key=lambda one: (-(one.seconds or 0.0), -one.records, -one.held_back, one.topic, one.partition)
     )
     behind = [one for one in each if one.records or one.held_back]
-    waiting = [one for one in behind if one.records]
-    unknown = [one for one in waiting if one.seconds is None]
-    known_s = max((one.seconds for one in waiting if one.seconds is not None), default=0.0)
+    ages = [one.seconds for one in behind if one.records]
+    known = [age for age in ages if age is not None]
     return {
         "partitions": len(each),
         "behind": len(behind),
         "records": sum(one.records for one in each),
         "held_back": sum(one.held_back for one in each),
-        "seconds": None if unknown else known_s,
-        "known_seconds": known_s,
-        "age_unknown": {"partitions": len(unknown), "first": f"{unknown[0].topic}[{unknown[0].partition}]"}
-        if unknown
-        else None,
+        "seconds": max(known) if known else (None if ages else 0.0),
         "worst": [{**vars(one), "target": spec.target(one.topic)} for one in behind[:_WORST]],
     }
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -16,7 +13,6 @@ import sqlalchemy as sa
 from databus.core.errors.source import DecodeError, SequenceTableError
 from databus.formats.literals import JsonNumber, loads_written, written
 from databus.sources.sequence_table.columns import kind_of
-from databus.sources.sequence_table.notes import LogNote, note_of
 from databus.sources.simple import Table
 
 if TYPE_CHECKING:
@@ -27,9 +23,6 @@ BEFORE, AFTER = "before", "after"
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - rows have times without a zone, in UTC
 
-_BETWEEN = re.compile(r"[ \t\n\r,:]*")
-"""What stands between the names and values of a JSON object."""
-
 
 @dataclass(frozen=True)
 class CapturedTable:
@@ -38,21 +31,13 @@ class CapturedTable:
     Attributes:
         log: `schema.table` with the images.
         table: the captured table, as rows know it.
-        grows: whether an image of a trigger always has all columns that the table had, but `left_out`: one that it
-            lacks was added later, and is NULL. Else the trigger may be older than the column.
-        names: all columns of the table, also those that are not delivered.
-        left_out: columns that an image may lack though the row had them.
-        documents: columns of PostgreSQL's JSON, whose text is delivered, and whether each may be NULL.
-        installs: command that makes the triggers anew.
+        grows: whether an image of a trigger always has all columns that the table had: one that it lacks was added
+            later, and is NULL. Else the trigger may be older than the column.
     """
 
     log: str
     table: Table
     grows: bool
-    names: frozenset[str]
-    left_out: frozenset[str] = frozenset()
-    documents: Mapping[str, bool] = field(default_factory=dict)
-    installs: str = "databus outbox install"
 
     def image(self, text: str | None, number: int) -> dict[str, Any] | None:
         """Return a row of the table from its image; None for None.
@@ -74,24 +59,16 @@ class CapturedTable:
         if not isinstance(given, dict):
             raise self._unread(number, "is no JSON object")
         if lacking := [name for name in self.table.columns if name not in given]:
-            renamed = [name for name in given if name not in self.names]
-            if not self.grows or renamed or set(lacking) & {*self.table.key, *self.left_out}:
+            renamed = [name for name in given if name not in self.table.columns]
+            if not self.grows or renamed or set(lacking) & set(self.table.key):
                 raise self._lacking(number, lacking[0])
-        if self.documents:
-            given |= self._documents(text)
         return {name: self._value(name, kind, given.get(name), number) for name, kind in self.table.columns.items()}
-
-    def _documents(self, text: str) -> dict[str, str | None]:
-        """Return the texts of JSON columns. A NULL and the document null look alike: it is NULL where that may be."""
-        texts = members(text)
-        found = {name: texts[name] for name in self.documents if name in texts}
-        return {name: None if each == "null" and self.documents[name] else each for name, each in found.items()}
 
     def _value(self, name: str, kind: str, value: Any, number: int) -> Any:
         try:
             return image_value(kind, value)
         except (ValueError, TypeError, InvalidOperation, OverflowError):
-            raise self._unread(number, f"has for {name} a value that is no {kind}") from None
+            raise self._unread(number, f"has for {name} the value {value!r}, which is no {kind}") from None
 
     def _unread(self, number: int, what: str) -> DecodeError:
         return DecodeError(
@@ -102,8 +79,8 @@ class CapturedTable:
     def _lacking(self, number: int, column: str) -> SequenceTableError:
         return SequenceTableError(
             f"row {number} of {self.log}: an image of {self.table.name} lacks the column {column}, which is there now",
-            hint=f"Run `{self.installs}` again, so that the triggers know it. Add it to the images that lack it, with "
-            "the value it had, or leave it out by `columns`.",
+            hint=f"Run `databus outbox install --table {self.table.name}` again, so that the triggers know the column. "
+            f"Add it to the images of rows that are there, with the value it had, or leave it out by `columns`.",
         )
 
 
@@ -144,51 +121,8 @@ def captured(session: sa.Connection, spec: SequenceTable) -> CapturedTable:
             hint="Add it to `columns`.",
         )
     dialect = session.dialect.name
-    note = note_of(session, spec.table) if dialect == "postgresql" else LogNote()
-    installs = f"databus outbox install {spec.conn_id} --table {spec.changes_of} --name {spec.table}"
-    if hidden := [each for each in wanted if each in note.exclude]:
-        raise SequenceTableError(
-            f"{spec.conn_id}: {hidden[0]} of {spec.changes_of} is not logged in {spec.table}: it was excluded",
-            hint=f"Name the other columns in `columns`, or run `{installs}` without --exclude {hidden[0]}.",
-        )
     kinds = {each: kind_of(spec.conn_id, spec.changes_of, found[each], dialect)[0] for each in wanted}
-    postgres = dialect == "postgresql"
-    return CapturedTable(
-        spec.table,
-        Table(spec.changes_of, kinds, key),
-        grows=postgres and note.left_out <= found.keys(),  # else one of them may have another name now
-        names=frozenset(found),
-        left_out=note.left_out,
-        documents={each: found[each]["nullable"] for each in wanted if postgres and _is_document(found[each]["type"])},
-        installs=installs,
-    )
-
-
-def members(text: str) -> dict[str, str]:
-    """Return the members of a JSON object, each as its own text; of a name that is there twice the last one.
-
-    Raises:
-        ValueError: it is no JSON object.
-    """
-    found = {}
-    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
-    place = _past(text, text.index("{") + 1)
-    while not text.startswith("}", place):
-        name, place = decoder.raw_decode(text, place)
-        begin = _past(text, place)
-        _, place = decoder.raw_decode(text, begin)
-        found[name] = text[begin:place]
-        place = _past(text, place)
-    return found
-
-
-def _past(text: str, place: int) -> int:
-    found = _BETWEEN.match(text, place)
-    return found.end() if found else place
-
-
-def _is_document(of: Any) -> bool:
-    return isinstance(getattr(of, "data_type", of), sa.JSON)  # a domain has the type that it is of
+    return CapturedTable(spec.table, Table(spec.changes_of, kinds, key), grows=dialect == "postgresql")
 
 
 def image_value(kind: str, value: Any) -> Any:  # noqa: PLR0911 - one for each type

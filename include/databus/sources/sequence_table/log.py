@@ -19,7 +19,6 @@ from databus.sources.sequence_table.columns import Columns, reflected, utc
 from databus.sources.sequence_table.database import SqlDatabase
 from databus.sources.sequence_table.install import installer_of
 from databus.sources.sequence_table.install.target import InstallTarget
-from databus.sources.sequence_table.notes import note_of
 from databus.sources.simple import RowChange, Table
 
 if TYPE_CHECKING:
@@ -124,7 +123,6 @@ class TableLog(ABC):
         self._require_kept(start)
         yield from self._rows(start, end)
         self._require_kept(start)
-        self._require_noted()
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong with table and server."""
@@ -202,20 +200,6 @@ class TableLog(ABC):
             if start.compare(mark) is Ordering.BEFORE:
                 error.missing = OffsetRange(start, mark)
             raise error
-
-    def _require_noted(self) -> None:
-        """Refuse images whose log leaves out other columns than when the table was looked at."""
-        if self._captured is None or self.database.dialect != "postgresql":
-            return
-        with self.database.session() as session:
-            left_out = note_of(session, self.spec.table).left_out
-        if left_out != self._captured.left_out:
-            self._columns = self._captured = None
-            raise SequenceTableError(
-                f"{self.spec.conn_id}: other columns of {self.spec.changes_of} are left out in {self.spec.table} since "
-                "the flow was opened",
-                hint="Run it again: it looks at the table anew.",
-            )
 
     def _positive(self, lowest: int) -> Iterator[Finding]:
         if lowest < 1:

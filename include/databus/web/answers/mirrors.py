@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from databus.ops.mirror.standing import State
 from databus.web.answers.accounts import PartitionLagAnswer
 from databus.web.answers.parts import Answer, ItemError
 
@@ -40,13 +39,6 @@ class MirrorPage(Answer):
     next: str | None
 
 
-class AgeUnknown(Answer):
-    """Partitions of which records wait, nobody knows since when: unread in time, or without a credible time."""
-
-    partitions: int
-    first: str
-
-
 class LagOfAll(Answer):
     """Lag of a mirror over all partitions."""
 
@@ -54,9 +46,7 @@ class LagOfAll(Answer):
     behind: int = Field(description="Partitions of which records wait or are held back.")
     records: int
     held_back: int
-    seconds: float | None = Field(description="Age of the oldest record that waits; null where one is not known.")
-    known_seconds: float = Field(description="The same of those whose age is known.")
-    age_unknown: AgeUnknown | None
+    seconds: float | None = Field(description="Age of the oldest record that waits; null where that is not known.")
     worst: list[PartitionLagAnswer]
 
 
@@ -85,7 +75,7 @@ class RaisedAlert(Answer):
 class MirrorPartError(ItemError):
     """Part of a mirror's state that could not be asked, and why."""
 
-    of: Literal["lag", "heartbeat", "groups", "alerts"]
+    of: Literal["lag", "heartbeat", "groups"]
 
 
 class MirrorState(Answer):
@@ -101,8 +91,6 @@ class MirrorState(Answer):
     heartbeat: HeartbeatNow | None
     groups: GroupsFollowed | None
     problems: list[MirrorPartError]
-    state: State = Field(description="Worst of what is known; Airflow knows besides whether its DAG failed or rests.")
-    cause: str
 
 
 class OffsetSpanAnswer(Answer):

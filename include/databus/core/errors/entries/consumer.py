@@ -19,8 +19,8 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "consumer_place_gone": ErrorEntry(
         "The topic no longer has the records at the consumer's checkpoint: its retention has passed them.",
-        'Rows in between are lost to it. Read the state (`behind="state"`) where the flow keeps a state topic; else '
-        "let the flow take a snapshot of its tables, then begin with a new group or checkpoint.",
+        "Rows in between are lost to it. Let the flow take a snapshot of its tables, then begin with a new group or "
+        "checkpoint.",
     ),
     "consumer_checkpoint_moved": ErrorEntry(
         "The checkpoint in the database is not the one that this consumer goes on from: another consumer of that name "

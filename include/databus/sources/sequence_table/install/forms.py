@@ -108,15 +108,10 @@ def kept(target: InstallTarget) -> InstallStep:
 
 def incomplete(target: InstallTarget, what: str, subject: str) -> Finding:
     """Return the finding of a trigger that does not write all changes."""
-    return unfollowed(target, f"{what} does not write each change of {target.changes_of} to {target.name}", subject)
-
-
-def unfollowed(target: InstallTarget, what: str, subject: str) -> Finding:
-    """Return the finding of triggers that installing anew corrects."""
     error = SequenceTableError(
-        f"{target.conn_id}: {what}",
-        hint=f"Run `databus outbox install {target.conn_id} --table {target.changes_of} --name {target.name}`, with "
-        "--exclude and --other-trigger as before: it says what differs.",
+        f"{target.conn_id}: {what} does not write each change of {target.changes_of} to {target.name}",
+        hint=f"Run `databus outbox install {target.conn_id} --table {target.changes_of} --name {target.name}`: it says "
+        "what differs.",
     )
     return Finding.of(subject, error)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.errors.config import ConfigError
 from databus.core.errors.root import DatabusError
 from databus.core.errors.source import SequenceTableError, SourceSettingError
 from databus.core.findings import Finding, Level
@@ -22,7 +21,6 @@ from databus.sources.sequence_table.install.forms import (
     kept,
     own_table,
     run,
-    unfollowed,
     unmarks,
 )
 from databus.sources.sequence_table.install.target import InstallStage, InstallStep, InstallTarget
@@ -51,9 +49,6 @@ _CASCADES = sa.text(
 )
 _ENGINE = sa.text("SELECT engine FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name")
 
-_NO_TRIGGER = 1360
-"""Error that a trigger is not there; one that may not be seen gives another."""
-
 
 class MysqlInstaller:
     """See `Installer`."""
@@ -61,11 +56,6 @@ class MysqlInstaller:
     def install(self, session: sa.Connection, target: InstallTarget) -> tuple[InstallStage, ...]:
         """See `Installer.install`."""
         _require_names(target)
-        if target.other_triggers:
-            raise ConfigError(
-                f"{target.conn_id}: --other-trigger is of PostgreSQL",
-                hint="Leave it out: on MySQL no trigger can write to its own table.",
-            )
         if bool(getattr(session.dialect, "is_mariadb", False)):
             raise SourceSettingError(
                 f"{target.conn_id}: installing on MariaDB was not tried", hint="Make table and triggers by hand."
@@ -79,9 +69,8 @@ class MysqlInstaller:
         for error in (*_of_engine(session, target), *_of_cascades(session, target)):
             raise error
         there = _found(session, target)
-        steps = (self._trigger(session, target, name, columns, there[name]) for name in _OPERATIONS)
-        before, after = _locked(target.changes_of)  # between two triggers nobody writes
-        return made, InstallStage(tuple(steps), ((_may_write(target), *before), after))
+        steps = (self._trigger(session, target, name, columns, there.get(name)) for name in _OPERATIONS)
+        return made, InstallStage(tuple(steps), _locked(target.changes_of))  # between two triggers nobody writes
 
     def remove(self, session: sa.Connection, target: InstallTarget, *, with_rows: bool) -> tuple[InstallStage, ...]:
         """See `Installer.remove`."""
@@ -89,21 +78,21 @@ class MysqlInstaller:
         steps = []
         if target.changes_of:
             there = _found(session, target)
-            for name, rows in there.items():
-                drops = tuple(_drop(target, row) for row in rows)
-                steps.append(InstallStep(_says(target, name), "there" if drops else "missing", drops))
+            for name in _OPERATIONS:
+                drop = (f"DROP TRIGGER {_trigger(target, name)}",) if name in there else ()
+                steps.append(InstallStep(_says(target, name), "there" if drop else "missing", drop))
         triggers, table = InstallStage(tuple(steps), _locked(target.changes_of)), f"table {target.name}"
         if not own_table(session, target):
             return triggers, InstallStage((InstallStep(table, "missing"),))
         guard = "" if with_rows else has_rows(_table(target.name))
         if guard and run(session, guard).scalar():
             return triggers, InstallStage((kept(target),))
-        dropped, locked = [f"DROP TABLE {_table(target.name)}"], [target.name]
+        drops, locked = [f"DROP TABLE {_table(target.name)}"], [target.name]
         if sa.inspect(session).has_table(MARKS, schema=target.schema):
             marks = f"{target.schema}.{MARKS}"
-            dropped.append(unmarks(_table(marks), literal(target.name)))
+            drops.append(unmarks(_table(marks), literal(target.name)))
             locked.append(marks)
-        return triggers, InstallStage((InstallStep(table, "there", tuple(dropped)),), _locked(*locked), guard)
+        return triggers, InstallStage((InstallStep(table, "there", tuple(drops)),), _locked(*locked), guard)
 
     def findings(
         self, session: sa.Connection, target: InstallTarget, columns: Iterable[str], subject: str
@@ -112,20 +101,16 @@ class MysqlInstaller:
         for error in _of_cascades(session, target):
             yield Finding.of(subject, error)
         there = _found(session, target)
-        seen = any(there.values()) or not _hidden(session, target)
-        if not seen:
+        if not there:
             yield Finding(
                 f"{subject}: triggers", Level.WARN, f"none of {target.changes_of} is seen: they are not looked at",
                 f"GRANT TRIGGER ON {target.changes_of} to the account; where there is none, run `databus outbox "
                 f"install {target.conn_id} --table {target.changes_of} --name {target.name}`.", SequenceTableError.code,
             )  # fmt: skip
             return
-        for name, rows in there.items():
-            if not rows or any(quoted(column) not in row.body for row in rows for column in columns):
+        for name in _OPERATIONS:
+            if name not in there or any(quoted(column) not in there[name].body for column in columns):
                 yield incomplete(target, _says(target, name), subject)
-            elif len(rows) > 1:
-                both = " and ".join(row.name for row in rows)
-                yield unfollowed(target, f"triggers {both} write each change of {target.changes_of} twice", subject)
 
     def _table(self, session: sa.Connection, target: InstallTarget) -> InstallStep:
         what = f"table {target.name}"
@@ -142,28 +127,23 @@ class MysqlInstaller:
         target: InstallTarget,
         name: str,
         columns: Mapping[str, Mapping[str, Any]],
-        there: Sequence[Any],
+        there: Any,
     ) -> InstallStep:
         op, before, after = _OPERATIONS[name]
         images = [_image(session, target, columns, row) if row else "NULL" for row in (before, after)]
         body = f"{_inserts(target)} (`op`, `{BEFORE}`, `{AFTER}`) VALUES ('{op}', {', '.join(images)})"
-        says, drops = _says(target, name), {row.name: _drop(target, row) for row in there}
-        for row in there:
-            if (row.event, row.timing, row.body) == (name.upper(), "AFTER", body):
-                del drops[row.name]
-                twice = "a second one, which writes each change twice" if drops else ""
-                return InstallStep(says, "differs" if drops else "there", tuple(drops.values()), twice)
-        free = next((each for each in _names(target, name) if each not in drops), "")
-        # The server may refuse the new one, or the line be cut, once the old one is dropped: it comes first.
-        first = () if free else (drops.pop(free := _names(target, name)[1]),)
         create = (
-            f"CREATE TRIGGER {quoted(target.captured[0])}.{quoted(free)} AFTER {name.upper()} ON "
-            f"{_table(target.changes_of)} FOR EACH ROW {body}"
+            f"CREATE TRIGGER {_trigger(target, name)} AFTER {name.upper()} ON {_table(target.changes_of)} "
+            f"FOR EACH ROW {body}"
         )
-        if not there:
-            return InstallStep(says, "missing", (create,))
-        differs = "another text: other columns, or an older form"
-        return InstallStep(says, "differs", (*first, create, *drops.values()), differs)
+        if there is None:
+            return InstallStep(_says(target, name), "missing", (create,))
+        if (there.event, there.timing, there.body) == (name.upper(), "AFTER", body):
+            return InstallStep(_says(target, name), "there")
+        drop = f"DROP TRIGGER {_trigger(target, name)}"
+        return InstallStep(
+            _says(target, name), "differs", (drop, create), "another text: other columns, or an older form"
+        )
 
 
 def quoted(name: str) -> str:
@@ -193,32 +173,21 @@ def _value(session: sa.Connection, target: InstallTarget, column: Mapping[str, A
     return f"CAST({value} AS CHAR)" if as_text else value
 
 
-def _found(session: sa.Connection, target: InstallTarget) -> dict[str, list[Any]]:
-    """Return the triggers that are there, by operation: two where an installation was cut off.
+def _found(session: sa.Connection, target: InstallTarget) -> dict[str, Any]:
+    """Return the triggers that are there, by operation.
 
     Raises:
         SequenceTableError: one of our names is of another table, or writes elsewhere.
     """
     schema, table = target.captured
-    names = {each: name for name in _OPERATIONS for each in _names(target, name)}
-    found: dict[str, list[Any]] = {name: [] for name in _OPERATIONS}
+    names = {f"{target.table}_{name}": name for name in _OPERATIONS}
+    found = {}
     for row in session.execute(_TRIGGERS, {"schema": schema}).all():
         if row.name in names:
             if row.of_table != table or not row.body.startswith(_inserts(target)):
                 raise foreign(target, f"trigger {schema}.{row.name} on {row.of_table}")
-            found[names[row.name]].append(row)
+            found[names[row.name]] = row
     return found
-
-
-def _hidden(session: sa.Connection, target: InstallTarget) -> bool:
-    """Return whether a trigger of ours is there that the account may not see."""
-    for name in (each for operation in _OPERATIONS for each in _names(target, operation)):
-        try:
-            run(session, f"SHOW CREATE TRIGGER {quoted(target.captured[0])}.{quoted(name)}")
-        except sa.exc.DBAPIError as error:
-            if getattr(error.orig, "args", (None,))[0] != _NO_TRIGGER:
-                return True
-    return False
 
 
 def _of_engine(session: sa.Connection, target: InstallTarget, *, own: bool = False) -> Iterator[DatabusError]:
@@ -244,7 +213,7 @@ def _of_cascades(session: sa.Connection, target: InstallTarget) -> Iterator[Data
 
 
 def _require_names(target: InstallTarget) -> None:
-    longest = f"{target.table}_insert_2" if target.changes_of else target.table
+    longest = f"{target.table}_insert" if target.changes_of else target.table
     for name in (longest, target.schema):
         target.require_short(name, len(name), MOST_CHARACTERS)
     for name in (target.name, target.changes_of):
@@ -272,18 +241,8 @@ def _table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def _names(target: InstallTarget, operation: str) -> tuple[str, str]:
-    """Return the two names of a trigger: a new one is made under the other name before the old one is dropped."""
-    return f"{target.table}_{operation}", f"{target.table}_{operation}_2"
-
-
-def _drop(target: InstallTarget, row: Any) -> str:
-    return f"DROP TRIGGER {quoted(target.captured[0])}.{quoted(row.name)}"
-
-
-def _may_write(target: InstallTarget) -> str:
-    """Return a statement that adds nothing, and is refused to an account whose triggers may not write to the log."""
-    return f"{_inserts(target)} (`op`, `{BEFORE}`, `{AFTER}`) SELECT 'c', NULL, NULL FROM DUAL WHERE FALSE"  # noqa: S608 - quoted
+def _trigger(target: InstallTarget, name: str) -> str:
+    return f"{quoted(target.captured[0])}.{quoted(f'{target.table}_{name}')}"
 
 
 def _says(target: InstallTarget, name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.errors.source import SourceSettingError
+from databus.core.errors.source import SequenceTableError, SourceSettingError
 from databus.core.findings import Finding
 from databus.sources.sequence_table.cleaning import MARKS
 from databus.sources.sequence_table.install.forms import (
@@ -20,9 +20,7 @@ from databus.sources.sequence_table.install.forms import (
     run,
     unmarks,
 )
-from databus.sources.sequence_table.install.postgres_table import require_followed, require_rights, unfollowable
 from databus.sources.sequence_table.install.target import InstallStage, InstallStep, InstallTarget
-from databus.sources.sequence_table.notes import LogNote, note_of
 
 MOST_BYTES = 63
 """Bytes of a name; the server cuts longer ones without a word."""
@@ -49,6 +47,16 @@ _TRIGGERS = sa.text(
     "JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace fn ON fn.oid = f.pronamespace "
     "WHERE n.nspname = :schema AND c.relname = :name AND NOT t.tgisinternal"
 )
+_OTHERS = sa.text(
+    "SELECT t.tgrelid::regclass::text FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid "
+    "JOIN pg_namespace n ON n.oid = f.pronamespace JOIN pg_class c ON c.oid = t.tgrelid "
+    "JOIN pg_namespace cn ON cn.oid = c.relnamespace "
+    "WHERE n.nspname = :function_schema AND f.proname = :function AND (cn.nspname, c.relname) <> (:schema, :name)"
+)
+_KIND = sa.text(
+    "SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = :schema AND c.relname = :name"
+)
 
 
 class PostgresInstaller:
@@ -64,10 +72,7 @@ class PostgresInstaller:
             )
         steps = [self._table(session, target, names)]
         if target.changes_of:
-            captured_columns(session, target)
-            require_followed(session, target, names.name_of_function, dict(names.triggers))
-            require_rights(session, target, names.name_of_function)
-            steps += self._note(session, target, names)
+            self._require_followed(session, target, names)
             steps += [self._function(session, target, names), *self._triggers(session, target, names)]
         return (InstallStage(tuple(steps)),)
 
@@ -80,7 +85,8 @@ class PostgresInstaller:
             for name, what in names.triggers:
                 drop = (f"DROP TRIGGER {quoted(name)} ON {names.captured}",) if name in there else ()
                 steps.append(InstallStep(what, "there" if drop else "missing", drop))
-            drop = (f"DROP FUNCTION {names.function}()",) if self._own_function(session, target, names) else ()
+            function = session.execute(_FUNCTION, names.of_function).first()
+            drop = (f"DROP FUNCTION {names.function}()",) if function else ()
             steps.append(InstallStep(names.says, "there" if drop else "missing", drop))
         triggers, table = InstallStage(tuple(steps)), f"table {target.name}"
         if not own_table(session, target):
@@ -103,8 +109,6 @@ class PostgresInstaller:
         for name, what in names.triggers:
             if not any(self._writes(row, name, names) for row in there):
                 yield incomplete(target, what, subject)
-        for error in unfollowable(session, target, dict(names.triggers), note_of(session, target.name)):
-            yield Finding.of(subject, error)
 
     def _table(self, session: sa.Connection, target: InstallTarget, names: _Names) -> InstallStep:
         what = f"table {target.name}"
@@ -117,7 +121,7 @@ class PostgresInstaller:
 
     def _function(self, session: sa.Connection, target: InstallTarget, names: _Names) -> InstallStep:
         body = _body(target, names)
-        found = self._own_function(session, target, names)
+        found = session.execute(_FUNCTION, names.of_function).first()
         if found is not None and (found[0], bool(found[1]), set(found[2] or ())) == (body, True, _SETTINGS):
             return InstallStep(names.says, "there")
         tag = "databus"
@@ -130,28 +134,9 @@ class PostgresInstaller:
         statements = (create, f"REVOKE ALL ON FUNCTION {names.function}() FROM PUBLIC")
         if found is None:
             return InstallStep(names.says, "missing", statements)
-        return InstallStep(names.says, "differs", statements, "another text, or other settings")
-
-    def _own_function(self, session: sa.Connection, target: InstallTarget, names: _Names) -> Any:
-        """Return text and settings of the function, None where it is missing.
-
-        Raises:
-            SequenceTableError: one of its name is there that does not write to the log.
-        """
-        found = session.execute(_FUNCTION, names.of_function).first()
-        if found is not None and f"INSERT INTO {names.table} " not in found[0]:
+        if f"INSERT INTO {names.table} " not in found[0]:
             raise foreign(target, names.says)
-        return found
-
-    def _note(self, session: sa.Connection, target: InstallTarget, names: _Names) -> Iterator[InstallStep]:
-        """Yield the note at the log, where there is one or is to be one."""
-        there = note_of(session, target.name)
-        wanted, what = there.renewed(target.exclude, target.other_triggers), f"note at {target.name}"
-        if wanted != there:
-            comment = f"COMMENT ON COLUMN {names.table}.after IS {literal(wanted.text)}"
-            yield InstallStep(what, "missing" if there == LogNote() else "differs", (comment,))
-        elif there != LogNote():
-            yield InstallStep(what, "there")
+        return InstallStep(names.says, "differs", statements, "another text, or other settings")
 
     def _triggers(self, session: sa.Connection, target: InstallTarget, names: _Names) -> Iterator[InstallStep]:
         there = self._found(session, target, names)
@@ -191,6 +176,26 @@ class PostgresInstaller:
         kind = _ROWS if name == names.rows else _TRUNCATE
         writes: bool = (row.tgname, row.kind, row.enabled, row.whole) == (name, kind, "A", True)
         return writes and row.function == names.name_of_function
+
+    def _require_followed(self, session: sa.Connection, target: InstallTarget, names: _Names) -> None:
+        """Refuse a table whose changes triggers do not see."""
+        captured_columns(session, target)
+        schema, name = target.captured
+        if session.execute(_KIND, {"schema": schema, "name": name}).scalar() != "r":
+            raise SequenceTableError(
+                f"{target.conn_id}: {target.changes_of} is no ordinary table: TRUNCATE of a partition, and what is "
+                "attached or detached, fires no trigger of it",
+                hint="Name a partition by --table, each with a log of its own.",
+            )
+        if other := session.execute(
+            _OTHERS,
+            {
+                "function_schema": target.schema, "function": names.name_of_function, "schema": schema, "name": name,
+            },
+        ).scalar():  # fmt: skip
+            raise SequenceTableError(
+                f"{target.conn_id}: {target.name} is the log of {other}", hint="Give another name by --name."
+            )
 
 
 class _Names:

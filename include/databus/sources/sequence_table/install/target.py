@@ -29,15 +29,12 @@ class InstallTarget:
         name: `schema.table` of the outbox or log.
         changes_of: `schema.table` whose changes are logged; "" for an outbox.
         exclude: columns of that table that are not logged.
-        other_triggers: of PostgreSQL, triggers of that table, and foreign keys to itself, that are known not to write
-            to it while a statement changes its rows.
     """
 
     conn_id: str
     name: str
     changes_of: str = ""
     exclude: tuple[str, ...] = ()
-    other_triggers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in filter(None, (self.name, self.changes_of)):
@@ -49,8 +46,6 @@ class InstallTarget:
             raise ConfigError(f"{self.name} cannot be its own log", hint="Give the log another name by --name.")
         if self.exclude and not self.changes_of:
             raise ConfigError("--exclude is of a table's log", hint="Name the table by --table.")
-        if self.other_triggers and not self.changes_of:
-            raise ConfigError("--other-trigger is of a table's log", hint="Name the table by --table.")
 
     @property
     def schema(self) -> str:
